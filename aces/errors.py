@@ -1,0 +1,9 @@
+"""The one exception that speaks to the user."""
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used; the message names it, its value, and the remedy.
+
+    Commands and stages print it as one line, without a traceback, and exit with status 2.
+    Everything else that is raised is a defect and keeps its traceback.
+    """
