@@ -166,11 +166,13 @@ class Adaptive:
     """Group-sequential early stopping: looks at these draws, spending these shares of alpha."""
 
     enabled: bool
+    alpha: float        # what the stopping aims at; the bounds are sound at any combine.alpha
     looks: list[float]  # shares of n, ascending, the last is 1
     spend: list[float]  # shares of alpha, sum at most 1
     tolerance: float    # an image stops when no radius can grow by more than this share
 
     def __post_init__(self):
+        _check("sample.adaptive.alpha", self.alpha, 0 < self.alpha < 0.5, "a number in (0, 0.5)")
         _check("sample.adaptive.looks", self.looks,
                bool(self.looks) and self.looks == sorted(set(self.looks)) and self.looks[0] > 0 and self.looks[-1] == 1,
                "ascending shares of n, the last of them 1")
