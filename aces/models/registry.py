@@ -1,0 +1,58 @@
+"""Networks by name: our own, any torchvision classifier, any timm model as `timm/<name>`."""
+
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from aces.errors import InputError
+from aces.models.normalization import Classifier, Normalize
+from aces.models.small import small, small_core, tiny
+
+# name -> (num_classes, channels) -> network on normalised images
+ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
+    "small": small,
+    "small-core": small_core,
+    "tiny": tiny,
+}
+
+
+def build(arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[float]) -> Classifier:
+    """A fresh network `arch` that takes [0, 1] pixels (N, C, H, W), C = len(mean), and gives logits (N, num_classes)."""
+    return Classifier(Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean)))
+
+
+def _network(arch: str, *, num_classes: int, channels: int) -> nn.Module:
+    if arch in ARCHITECTURES:
+        return ARCHITECTURES[arch](num_classes, channels)
+    if arch.startswith("timm/"):
+        return _timm(arch, num_classes=num_classes, channels=channels)
+    return _torchvision(arch, num_classes=num_classes, channels=channels)
+
+
+def _timm(arch: str, *, num_classes: int, channels: int) -> nn.Module:
+    try:
+        timm = importlib.import_module("timm")
+    except ModuleNotFoundError:
+        raise InputError(f"arch={arch!r} needs timm, which is not installed: `pip install timm`") from None
+    name = arch.removeprefix("timm/")
+    if not timm.is_model(name):
+        close = difflib.get_close_matches(name, timm.list_models(), n=3)
+        raise InputError(f"arch={arch!r} is not a model of timm {timm.__version__}"
+                         + (f": did you mean timm/{', timm/'.join(close)}?" if close else ""))
+    return timm.create_model(name, num_classes=num_classes, in_chans=channels)
+
+
+def _torchvision(arch: str, *, num_classes: int, channels: int) -> nn.Module:
+    from aces.models.vision import torchvision
+    names = torchvision.models.list_models(module=torchvision.models)  # classifiers only
+    if arch not in names:
+        close = difflib.get_close_matches(arch, [*ARCHITECTURES, *names], n=3)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        raise InputError(f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, the classifiers of torchvision, "
+                         "and timm/<name>")
+    if channels != 3:
+        raise InputError(f"arch={arch!r} is a torchvision network for 3 channels; the images have {channels}: "
+                         f"take one of {', '.join(ARCHITECTURES)}")
+    return torchvision.models.get_model(arch, weights=None, num_classes=num_classes)
