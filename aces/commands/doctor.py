@@ -1,0 +1,39 @@
+"""`aces doctor`: can this folder run the pipeline? Said before any work starts."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from aces import params, runtime
+from aces.console import console
+from aces.errors import InputError
+
+EXAMPLE = "aces doctor"
+
+
+def configure(parser) -> None:
+    pass
+
+
+def run(args) -> int:
+    check_git()
+    check_environment()
+    loaded = params.load()
+    runtime.from_environment()
+    console.print(f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}")
+    return 0
+
+
+def check_git() -> None:
+    if shutil.which("git") is None:
+        raise InputError("git is not installed: DVC keeps its experiments in git")
+    if subprocess.run(["git", "rev-parse", "--git-dir"], capture_output=True).returncode:
+        raise InputError(f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run `git init`")
+
+
+def check_environment() -> None:
+    python = shutil.which("python")
+    if python is None or Path(python).parent != Path(sys.executable).parent:
+        raise InputError(f"the stages would run {python or 'no python at all'}: activate the environment first, "
+                         f"`source .venv/bin/activate` (or `make repro`, which does)")

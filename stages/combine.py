@@ -1,0 +1,87 @@
+"""Counts and core predictions -> one outcome per image and theta -> metrics."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aces import composition, metrics, smoothing, statistics
+from aces.counts import Counts, read_counts
+from aces.params import Params
+from aces.tracking import StageRun
+from stages.runner import run_stage, write_json
+
+RESULTS = Path("results")
+
+
+def combine(params: Params, run: StageRun) -> dict:
+    settings, thetas = params.combine, params.combine.thetas
+    counts = read_counts("samples/counts.npz")
+    core = np.load("samples/core.npz")["prediction"]
+    outcomes, natural, curve = trade_off(params, counts, core)
+    summary = {
+        "core": {"nac": float((core == counts.label).mean())},
+        "certify": alone(counts, sigma=params.sigma, params=params),
+        "acr_ceiling": statistics.max_radius(params.sample.n, sigma=params.sigma, alpha=settings.alpha),
+        "best_acr": float(curve["acr"].max()),
+    }
+
+    RESULTS.mkdir(exist_ok=True)
+    outcome_table(counts, outcomes, natural, thetas).to_parquet(RESULTS / "outcomes.parquet", index=False)
+    curve.to_csv(RESULTS / "curve.csv", index=False)
+    comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
+    write_json(RESULTS / "metrics.json", summary)
+    run.log_series(curve.drop(columns="theta").to_dict("records"), steps=[round(1000 * theta) for theta in thetas])
+    run.log_artifact(RESULTS / "curve.csv", "results")
+    run.log_artifact(RESULTS / "metrics.json", "results")
+    return summary
+
+
+def trade_off(params: Params, counts: Counts, core: np.ndarray) -> tuple[composition.Outcomes, np.ndarray, pd.DataFrame]:
+    """CERTIFY's outcomes, PREDICT's answers, and the curve over theta."""
+    settings, thetas = params.combine, params.combine.thetas
+    outcomes = composition.certify(counts, core, sigma=params.sigma, alpha=settings.alpha, thetas=thetas,
+                                   multiplicity=settings.multiplicity)
+    natural = composition.predict(counts, core, alpha=settings.alpha, thetas=thetas)
+    return outcomes, natural, metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=settings.radii)
+
+
+def alone(counts: Counts, *, sigma: float, params: Params) -> dict:
+    """The certification network by itself: plain randomized smoothing on the same counts."""
+    smoothed = smoothing.certify(counts, sigma=sigma, alpha=params.combine.alpha)
+    natural = smoothing.predict(counts, alpha=params.combine.alpha)
+    correct = smoothed.prediction == counts.label
+    return {"nac": float((natural == counts.label).mean()),
+            "acr": float((smoothed.radius * correct).mean()),
+            **{f"certified_accuracy@{r:g}": float((correct & (smoothed.radius >= r)).mean()) for r in params.combine.radii}}
+
+
+def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
+    """What ACES is compared with: its certification network alone at other evaluation sigmas (series `sigma`, a row
+    each), and, where a selection network selects, the entropy mechanism in its place (series `entropy`, a row a theta)."""
+    settings, folder = params.combine, Path("samples/comparison")
+    rows = [{"series": "sigma", "sigma": sigma, **alone(read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma, params=params)}
+            for sigma in params.baseline.sigmas]
+    if params.select.mechanism == "network":
+        counts = read_counts(folder / "entropy.npz")
+        rows += [{"series": "entropy", "sigma": params.sigma, **row} for row in trade_off(params, counts, core)[2].to_dict("records")]
+    columns = ["series", "sigma", "theta", "nac", "acr", *(f"certified_accuracy@{r:g}" for r in settings.radii)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def outcome_table(counts: Counts, outcomes: composition.Outcomes, natural: np.ndarray, thetas: list[float]) -> pd.DataFrame:
+    """One row per image and theta."""
+    images, steps = outcomes.prediction.shape
+    return pd.DataFrame({
+        "index": np.repeat(counts.index, steps),
+        "label": np.repeat(counts.label, steps),
+        "theta": np.tile(thetas, images),
+        "prediction": outcomes.prediction.ravel(),
+        "radius": outcomes.radius.ravel(),
+        "route": pd.Categorical.from_codes(outcomes.route.ravel(), [route.name.lower() for route in composition.Route]),
+        "natural_prediction": natural.ravel(),
+    })
+
+
+if __name__ == "__main__":
+    run_stage("combine", combine)

@@ -1,0 +1,44 @@
+"""What the training stages share: a network is trained, or taken from a published checkpoint."""
+
+from pathlib import Path
+
+from torch import nn
+
+from aces import data, models, runtime
+from aces.params import NO_CHECKPOINT, Params, Train
+from aces.tracking import StageRun
+from aces.training import Method, train_network
+
+
+def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Train, method: Method, sigma: float,
+          training: data.TrainSet, num_classes: int) -> tuple[nn.Module, dict]:
+    """A freshly trained network and its summary; every epoch is tracked."""
+    info = data.info(params.dataset.name)
+    network = models.build(arch, num_classes=num_classes, mean=info.mean, std=info.std)
+    history: list[dict] = []
+
+    def on_epoch(epoch: int, metrics: dict) -> None:
+        history.append(metrics)
+        run.log_metrics(metrics, step=epoch)
+
+    network = train_network(network, training, settings=settings, method=method, sigma=sigma, seed=params.seed,
+                            device=runtime.from_environment().device, scratch=runtime.scratch() / "training",
+                            title=role, on_epoch=on_epoch)
+    summary = {"parameters": sum(weight.numel() for weight in network.parameters())}
+    return network, summary | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+
+
+def write_network(params: Params, run: StageRun, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
+    info = data.info(params.dataset.name)
+    path = Path("models") / f"{role}.safetensors"
+    models.save_model(path, network, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std,
+                      dataset=params.dataset.name, **metadata)
+    run.log_tags({f"aces.model.{role}": models.fingerprint(network)})
+
+
+def published(checkpoint: str) -> bool:
+    return checkpoint != NO_CHECKPOINT
+
+
+def read_training(params: Params) -> data.TrainSet:
+    return data.read_train(Path("data") / params.dataset.name / "train.npz")

@@ -1,0 +1,38 @@
+"""How every stage runs: validated parameters, a tracked run, a metrics file, errors in one line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from aces import params as parameters
+from aces.console import errors
+from aces.errors import InputError
+from aces.tracking import StageRun, digest, numbers, track
+
+Stage = Callable[[parameters.Params, StageRun], dict]
+
+
+def run_stage(name: str, stage: Stage) -> None:
+    """Run `stage(params, run) -> summary`; the summary becomes `metrics/<name>.json`.
+
+    The summary is a DVC output: it holds results, never times.
+    """
+    try:
+        params = parameters.load()
+        with track(name, parameters.flatten(params)) as run:
+            summary = stage(params, run)
+            path = Path("metrics") / f"{name}.json"
+            write_json(path, summary)
+            run.log_summary(numbers(summary), digest(path))
+    except InputError as error:
+        errors.print(f"{name}: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print(f"{name}: interrupted; `dvc repro` goes on from here", style="red")
+        sys.exit(130)
+
+
+def write_json(path: Path, content: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,61 @@
+"""The costly step: noise draws on the evaluation images become counts; and the core network's answers."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from aces import data, models, runtime
+from aces.counts import Counts, write_counts
+from aces.params import Params
+from aces.sampling import sample as draw
+from aces.tracking import StageRun
+from stages.runner import run_stage
+
+SAMPLES = Path("samples")
+COMPARISON = SAMPLES / "comparison"
+
+
+def sample(params: Params, run: StageRun) -> dict:
+    evaluation = data.read_eval(Path("data") / params.dataset.name / "eval.npz")
+    certify = models.load_model("models/certify.safetensors")
+    select = models.load_model("models/select.safetensors") if params.select.mechanism == "network" else None
+
+    SAMPLES.mkdir(exist_ok=True)
+    core = predict(models.load_model("models/core.safetensors"), evaluation)
+    np.savez_compressed(SAMPLES / "core.npz", prediction=core, index=evaluation.index)
+
+    counts = draw_counts(params, evaluation, certify, sigma=params.sigma, select=select, adaptive=True)
+    write_counts(SAMPLES / "counts.npz", counts)
+
+    COMPARISON.mkdir(exist_ok=True)
+    if select is not None:
+        write_counts(COMPARISON / "entropy.npz", draw_counts(params, evaluation, certify, sigma=params.sigma))
+    for sigma in params.baseline.sigmas:
+        write_counts(COMPARISON / f"sigma-{sigma:g}.npz", draw_counts(params, evaluation, certify, sigma=sigma))
+    return {"draws": int(counts.draws.sum()), "invalid": int(counts.invalid.sum()),
+            "mean_draws": float(counts.draws.sum(axis=0).mean())}
+
+
+def draw_counts(params: Params, evaluation: data.EvalSet, certify: torch.nn.Module, *, sigma: float,
+                select: torch.nn.Module | None = None, adaptive: bool = False) -> Counts:
+    settings, environment = params.sample, runtime.from_environment()
+    return draw(certify, evaluation.image, sigma=sigma, num_classes=len(evaluation.classes), n0=settings.n0, n=settings.n,
+                n_predict=settings.n_predict, seed=params.seed, chunk=settings.chunk, precision=settings.precision,
+                index=evaluation.index, label=evaluation.label, select=select,
+                adaptive=settings.adaptive if adaptive and settings.adaptive.enabled else None,
+                device=environment.device, workers=environment.workers, engine=environment.engine,
+                scratch=runtime.scratch() / "sampling")
+
+
+@torch.inference_mode()
+def predict(network: torch.nn.Module, evaluation: data.EvalSet, batch: int = 50) -> np.ndarray:
+    """The network's classes of the images without noise, (N,)."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network = network.to(device)
+    images = data.to_tensor(evaluation.image)
+    return np.concatenate([network(part.to(device)).argmax(dim=1).cpu().numpy() for part in images.split(batch)])
+
+
+if __name__ == "__main__":
+    run_stage("sample", sample)

@@ -1,0 +1,43 @@
+"""Train the certification network at sigma, or take a published one."""
+
+import dataclasses
+from pathlib import Path
+
+from aces import data
+from aces.params import Params
+from aces.tracking import StageRun, digest
+from aces.training import methods
+from stages import networks
+from stages.runner import run_stage, write_json
+
+TEACHER = Path("models/teacher")
+
+
+def train_certify(params: Params, run: StageRun) -> dict:
+    certify = params.certify
+    if networks.published(certify.checkpoint):
+        summary = networks.take(params, run, certify.checkpoint, role="certify", arch=certify.arch)
+    else:
+        classes = data.info(params.dataset.name).num_classes
+        network, summary = networks.train(
+            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
+            method=methods.resolve(certify, params.sigma), training=networks.read_training(params), num_classes=classes)
+        networks.write_network(params, run, network, role="certify", arch=certify.arch, num_classes=classes,
+                               method=certify.method, sigma=params.sigma)
+    write_teacher(params)
+    return summary
+
+
+def write_teacher(params: Params) -> None:
+    """What train_select depends on, one file a mechanism.
+
+    The entropy needs no teacher, and its file never changes: so train_select does not run when sigma changes.
+    A selection network is taught by this certification network: its file changes with it.
+    """
+    write_json(TEACHER / "entropy", {"teacher": None})
+    write_json(TEACHER / "network", {"teacher": digest(Path("models/certify.safetensors")), "sigma": params.sigma,
+                                     "certify": dataclasses.asdict(params.certify)})
+
+
+if __name__ == "__main__":
+    run_stage("train_certify", train_certify)
