@@ -252,14 +252,19 @@ class Params:
     def __post_init__(self):
         _check("sigma", self.sigma, 0 < self.sigma < 10, "a number in (0, 10), in [0, 1] pixel units")
         _check("seed", self.seed, 0 <= self.seed < 2**32, "a whole number in [0, 2**32)")
-        # The strictest test any mode uses is at alpha / 2 (times the smallest share an adaptive run spends).
-        share = min(self.sample.adaptive.spend) if self.sample.adaptive.enabled else 1.0
-        needed = math.ceil(math.log2(2 / (self.combine.alpha * share))) + 1
+        adaptive = self.sample.adaptive
+        needed = needed_draws(self.combine.alpha * (adaptive.spend[-1] if adaptive.enabled else 1.0))
         for name in ("n", "n_predict"):
             n = getattr(self.sample, name)
             if n < needed:
                 raise InputError(f"sample.{name}={n} is too small for combine.alpha={self.combine.alpha}: every answer "
                                  f"would be an abstention; set sample.{name} to at least {needed}")
+
+
+def needed_draws(alpha: float) -> int:
+    """The least n for which draws that all agree pass every test: a lower bound at alpha / 2 above 1/2, which needs
+    2^-n < alpha / 2, and a two-sided test at alpha / 2, which needs 2 * 2^-n <= alpha / 2."""
+    return math.ceil(math.log2(4 / alpha))
 
 
 def load(path: str | Path = "params.yaml") -> Params:

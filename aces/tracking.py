@@ -230,6 +230,7 @@ def finished_runs() -> list[Run]:
 
 
 def _client():
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     import mlflow
     from mlflow import MlflowClient
     _create_database()
