@@ -1,0 +1,60 @@
+"""The state of an unfinished training, written after each epoch, so that a killed run goes on where it was."""
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import filelock
+import numpy as np
+import torch
+
+FORMAT = 1
+
+
+class Checkpoint:
+    """One file in `folder`, named by a fingerprint of everything the training depends on."""
+
+    def __init__(self, folder: Path, fingerprint: str):
+        self.path = Path(folder) / f"{fingerprint}.pt"
+        self._lock = self.path.with_suffix(".lock")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Held by the one process that trains this: an orphan of a killed run may still be at it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self._lock):
+            yield
+
+    def read(self) -> dict | None:
+        if not self.path.exists():
+            return None
+        return torch.load(self.path, map_location="cpu", weights_only=True)
+
+    def write(self, state: dict) -> None:
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        temporary = self.path.with_suffix(f".{os.getpid()}")
+        with open(temporary, "wb") as file:
+            file.write(buffer.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._lock.unlink(missing_ok=True)  # who waits for it trains anew, which gives the same weights
+
+
+def fingerprint(*parts: object) -> str:
+    """sha256 (hex) of the parts: arrays by their bytes, everything else by its repr."""
+    digest = hashlib.sha256(f"training {FORMAT};".encode())
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype}{part.shape};".encode())
+            digest.update(np.ascontiguousarray(part).data)
+        else:
+            digest.update(f"{part!r};".encode())
+    return digest.hexdigest()

@@ -1,0 +1,89 @@
+"""Training images as batches: an array lives on the device as one tensor, a folder is read by worker processes."""
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from aces.data import TrainSet
+from aces.errors import InputError
+from aces.training.augment import Views, crop, draw_views
+
+FOLDER_SIZE = 224  # the side of the images cropped from a folder's files
+MAX_WORKERS = 16
+
+
+class ArraySource:
+    """All images on the device, uint8; every epoch has one random view of each."""
+
+    def __init__(self, data: TrainSet, device: torch.device):
+        self.image = torch.from_numpy(np.ascontiguousarray(data.image)).to(device)
+        self.label = torch.from_numpy(data.label).to(device)
+
+    def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and labels of each row of `order` (steps, B); `seed` chooses the views."""
+        views = draw_views(tuple(self.image.shape), torch.Generator().manual_seed(seed))
+        views = Views(views.shift.to(self.image.device), views.mirror.to(self.image.device))
+        for rows in order.to(self.image.device):
+            yield crop(self.image, rows, views), self.label[rows]
+
+
+class FolderSource:
+    """Image files, decoded, cropped and flipped by worker processes while the network trains."""
+
+    def __init__(self, data: TrainSet, device: torch.device):
+        self.paths, self.label, self.device = data.image, torch.from_numpy(data.label), device
+
+    def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        loader = DataLoader(_Files(self.paths, seed), batch_sampler=order.tolist(), pin_memory=self.device.type == "cuda",
+                            num_workers=min(MAX_WORKERS, os.cpu_count() or 1))
+        for rows, image in zip(order, loader, strict=True):
+            yield image.to(self.device, non_blocking=True).float().div_(255).permute(0, 3, 1, 2), self.label[rows].to(self.device)
+
+
+def open_source(data: TrainSet, device: torch.device) -> ArraySource | FolderSource:
+    return ArraySource(data, device) if isinstance(data.image, np.ndarray) else FolderSource(data, device)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a folder as random crops; the crop depends on (seed, file) only, never on the worker."""
+
+    paths: list[Path]
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, row: int) -> Tensor:
+        """(S, S, 3) uint8."""
+        random = np.random.default_rng((self.seed, row))
+        try:
+            with Image.open(self.paths[row]) as file:
+                box = random_box(file.width, file.height, random)
+                image = file.convert("RGB").resize((FOLDER_SIZE, FOLDER_SIZE), Image.Resampling.BILINEAR, box=box)
+        except OSError as error:
+            raise InputError(f"training image {self.paths[row]} cannot be read ({error}): replace or remove it") from None
+        pixels = torch.from_numpy(np.array(image))
+        return pixels.flip(1) if random.random() < 0.5 else pixels
+
+
+def random_box(width: int, height: int, random: np.random.Generator) -> tuple[float, float, float, float]:
+    """A random part of an image (left, top, right, bottom): 8 % to 100 % of its area, sides 3:4 to 4:3, as usual for ImageNet."""
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+        if w <= width and h <= height:
+            break
+    else:
+        w = h = min(width, height)
+    left, top = random.uniform(0, width - w), random.uniform(0, height - h)
+    return left, top, left + w, top + h
