@@ -1,0 +1,94 @@
+"""Bounds, tests and radii: what a number of successes says about a probability.
+
+Notation, after Cohen et al. (2019): `k` successes in `n` independent draws of probability p; `alpha` the
+probability that a statement is false. Everything broadcasts; numpy and scipy only.
+"""
+
+from decimal import ROUND_FLOOR, Decimal
+
+import numpy as np
+from scipy.special import betainc, betaincinv, ndtri
+
+from aces.errors import InputError
+
+
+def lower_bound(k, n, *, alpha) -> np.ndarray:
+    """With probability >= 1 - alpha, `lower_bound(k, n, alpha=alpha) <= p`.
+
+    k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast.
+    One-sided Clopper and Pearson (1934): the p at which k or more successes have probability alpha; 0 at k = 0.
+    """
+    k, n, alpha = _checked(k, n, alpha)
+    if k.size > n.max(initial=0) and n.min() == n.max() and alpha.min() == alpha.max():
+        return _tabulated(k, int(n.flat[0]), float(alpha.flat[0]))
+    return _clopper_pearson(k, n, alpha)
+
+
+def upper_bound(k, n, *, alpha) -> np.ndarray:
+    """With probability >= 1 - alpha, `p <= upper_bound(k, n, alpha=alpha)`: the mirror of `lower_bound`."""
+    return 1.0 - lower_bound(np.asarray(n) - np.asarray(k), n, alpha=alpha)
+
+
+def radius(p_lower, *, sigma) -> np.ndarray:
+    """The l2 radius within which an event of probability >= p_lower under N(0, sigma^2) keeps the majority.
+
+    `sigma * ppf(p_lower)`, and 0 where p_lower <= 1/2; one ulp down, so that rounding never enlarges it.
+    Cohen et al. (2019), Theorem 1 with p_B <= 1 - p_A. Infinite at p_lower = 1, which no bound reaches.
+    """
+    if not np.all(np.asarray(sigma) > 0):
+        raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
+    p_lower = np.asarray(p_lower, dtype=float)
+    exact = sigma * ndtri(np.maximum(p_lower, 0.5))
+    return np.where(p_lower > 0.5, np.nextafter(exact, 0.0), 0.0)
+
+
+def max_radius(n, *, sigma, alpha) -> np.ndarray:
+    """The largest radius n draws can certify: all of them agree. No average certified radius exceeds it."""
+    return radius(lower_bound(n, n, alpha=alpha), sigma=sigma)
+
+
+def two_sided_p_value(k, n) -> np.ndarray:
+    """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2 as k."""
+    k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
+    larger = np.maximum(k, n - k)
+    return np.minimum(1.0, 2.0 * betainc(np.maximum(larger, 1), n - larger + 1.0, 0.5)) * (n > 0) + (n == 0)
+
+
+def is_majority(k, n, *, alpha) -> np.ndarray:
+    """Whether k of n is a majority, by the two-sided test at `alpha`.
+
+    Two-sided, because the candidate is picked from the draws that test it: the winner of a multinomial beats its
+    runner-up (k against n - k) falsely with probability <= alpha (Hung and Fithian, 2019, rank verification).
+    """
+    k, n = np.asarray(k), np.asarray(n)
+    return (2 * k > n) & (two_sided_p_value(k, n) <= alpha)
+
+
+def floor_digits(value: float, digits: int) -> str:
+    """`value` for display, rounded down to `digits` decimals: what is shown never exceeds what is certified."""
+    return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR))
+
+
+def check_alpha(alpha) -> None:
+    if not np.all((np.asarray(alpha) > 0) & (np.asarray(alpha) < 1)):
+        raise InputError(f"alpha={alpha} not in (0, 1): it is the probability that an answer may be wrong, such as 0.001")
+
+
+def _checked(k, n, alpha) -> list[np.ndarray]:
+    check_alpha(alpha)
+    k, n, alpha = np.broadcast_arrays(np.asarray(k), np.asarray(n), np.asarray(alpha, dtype=float))
+    if np.any((k < 0) | (k > n)):
+        raise InputError("k successes in n draws: expected 0 <= k <= n everywhere")
+    return [k, n, alpha]
+
+
+def _clopper_pearson(k, n, alpha):
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1.0, alpha), 0.0)
+
+
+def _tabulated(k, n: int, alpha: float):
+    """The same bounds, each computed once for all equal k: inverting the beta function is what costs."""
+    needed = np.flatnonzero(np.bincount(k.ravel(), minlength=n + 1))
+    table = np.zeros(n + 1)
+    table[needed] = _clopper_pearson(needed, n, alpha)
+    return table[k]

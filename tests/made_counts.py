@@ -1,0 +1,74 @@
+"""Counts made by hand or at random, for the tests of the rule."""
+
+import numpy as np
+
+from aces.counts import BINS, Counts, Looks, Settings
+
+GRID = np.arange(BINS + 1)
+
+
+def settings(n0, n, n_predict) -> Settings:
+    return Settings(sigma=0.5, n0=n0, n=n, n_predict=n_predict, seed=0, chunk=100, model="none")
+
+
+def from_probabilities(p_select, p_class, *, n0, n, n_predict, rng, theta=0.5, p_invalid=0.0) -> Counts:
+    """Draws of images whose selection at `theta` and class are independent: P[score <= theta] = p_select (N,),
+    classes with probabilities p_class (N, K). Scores lie in two bins, one on each side of theta."""
+    p_select, p_class = np.asarray(p_select, dtype=float), np.asarray(p_class, dtype=float)
+    images, classes = p_class.shape
+    below, above = int(round(theta * BINS)), int(round(theta * BINS)) + 1
+    counted, scores = np.zeros((3, images, classes), np.int64), np.zeros((3, images, BINS + 1), np.int32)
+    invalid = np.zeros((3, images), np.int64)
+    for round_, draws in enumerate((n0, n, n_predict)):
+        invalid[round_] = rng.binomial(draws, p_invalid, size=images)
+        valid = draws - invalid[round_]
+        counted[round_] = rng.multinomial(valid, p_class)
+        scores[round_, :, below] = rng.binomial(valid, p_select)
+        scores[round_, :, above] = valid - scores[round_, :, below]
+    return assemble(counted, scores, invalid, settings(n0, n, n_predict))
+
+
+def random_counts(rng, *, images=6, classes=3, n0=9, n=40, n_predict=30, bins=(0, 250, 500, 750, 1000), looks=False) -> Counts:
+    """Small counts full of ties, empty and full cells, and invalid draws."""
+    counted, scores = np.zeros((3, images, classes), np.int64), np.zeros((3, images, BINS + 1), np.int64)
+    invalid = np.zeros((3, images), np.int64)
+    for round_, draws in enumerate((n0, n, n_predict)):
+        for i in range(images):
+            p = rng.dirichlet(np.full(classes, rng.choice([0.05, 1.0, 50.0])))
+            q = rng.dirichlet(np.full(len(bins), rng.choice([0.05, 0.5, 5.0])))
+            invalid[round_, i] = rng.choice([0, 0, rng.integers(0, draws + 1)])
+            counted[round_, i] = rng.multinomial(draws - invalid[round_, i], p)
+            scores[round_, i, list(bins)] = rng.multinomial(draws - invalid[round_, i], q)
+    counts = assemble(counted, scores, invalid, settings(n0, n, n_predict))
+    return with_looks(counts, rng) if looks else counts
+
+
+def assemble(counted, scores, invalid, settings) -> Counts:
+    images = counted.shape[1]
+    return Counts(classes=counted, entropy=scores, joint=np.zeros((images, BINS + 1), np.int64), invalid=invalid,
+                  index=np.arange(images), label=np.zeros(images, np.int64), guess=counted[0].argmax(axis=1),
+                  settings=settings)
+
+
+def with_looks(counts: Counts, rng, *, shares=(0.25, 0.5, 1.0), spend=(0.05, 0.1, 0.85)) -> Counts:
+    """The same counts, as if looked at on the way: each image stops after one, two or three looks."""
+    images, n = len(counts.guess), counts.settings.n
+    draws = np.array([int(share * n) for share in shares])
+    final = counts.entropy[1]
+    guessed = counts.classes[1, np.arange(images), counts.guess]
+    made = rng.integers(1, len(shares) + 1, size=images)
+    entropy = np.stack([rng.binomial(final, share) if share < 1 else final for share in shares])
+    hits = np.stack([np.minimum(rng.binomial(guessed, share) if share < 1 else guessed, n_j)
+                     for share, n_j in zip(shares, draws)])
+    for j, n_j in enumerate(draws):  # no look holds more draws than it made
+        excess = np.maximum(entropy[j].sum(axis=1) - n_j, 0)
+        for i in np.flatnonzero(excess):
+            order = np.flatnonzero(entropy[j, i])
+            for place in order:
+                cut = min(excess[i], entropy[j, i, place])
+                entropy[j, i, place] -= cut
+                excess[i] -= cut
+    for i, count in enumerate(made):
+        entropy[count:, i], hits[count:, i] = entropy[count - 1, i], hits[count - 1, i]
+    looks = Looks(draws=draws, spend=np.array(spend), made=made, guessed=hits, entropy=entropy)
+    return Counts(**{**vars(counts), "looks": looks})

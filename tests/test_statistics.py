@@ -1,0 +1,100 @@
+"""Bounds, tests and radii against scipy, published values, and simulation."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, binomtest
+
+from aces import statistics
+from aces.errors import InputError
+
+
+def test_golden_radii():
+    """RESEARCH.md, 1: sigma 0.25, k = n = 100,000; the bound at 0.0005 is in the published logs as 0.947."""
+    at_half = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.0005), sigma=0.25)
+    at_full = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.001), sigma=0.25)
+    assert f"{at_half:.5f}" == "0.94694" and f"{at_half:.3}" == "0.947"
+    assert f"{at_full:.5f}" == "0.95286"
+
+
+def test_golden_ceilings():
+    """RESEARCH.md, 1: the largest radius with n = 100,000 and alpha = 0.001, in units of sigma."""
+    assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.0005):.3f}" == "3.788"
+    assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.001):.3f}" == "3.811"  # 3.81143
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(1e-6, 0.4))
+def test_lower_bound_is_clopper_pearson(draw, alpha):
+    k, n = draw
+    expected = 0.0 if k == 0 else beta.ppf(alpha, k, n - k + 1)
+    interval = binomtest(k, n).proportion_ci(confidence_level=1 - 2 * alpha, method="exact")
+    assert statistics.lower_bound(k, n, alpha=alpha) == pytest.approx(expected, rel=1e-12)
+    assert statistics.lower_bound(k, n, alpha=alpha) == pytest.approx(interval.low, rel=1e-8, abs=1e-12)
+    assert statistics.upper_bound(k, n, alpha=alpha) == pytest.approx(interval.high, rel=1e-8, abs=1e-12)
+
+
+def test_many_bounds_equal_single_bounds():
+    """The table over equal k gives the very same numbers."""
+    k = np.random.default_rng(0).integers(0, 301, size=(40, 50))
+    single = [statistics.lower_bound(int(value), 300, alpha=0.001) for value in k.ravel()]
+    assert np.array_equal(statistics.lower_bound(k, 300, alpha=0.001).ravel(), single)
+
+
+def test_bounds_hold_at_their_level():
+    """Exactly, by summing over all k: P[bound > p] <= alpha for every p, and nearly alpha somewhere."""
+    n, alpha = 60, 0.01
+    k = np.arange(n + 1)
+    bound = statistics.lower_bound(k, n, alpha=alpha)
+    from scipy.stats import binom
+    probabilities = np.linspace(0.01, 0.99, 981)
+    failure = np.array([binom.pmf(k, n, p)[bound > p].sum() for p in probabilities])
+    assert failure.max() <= alpha
+    assert failure.max() > 0.95 * alpha
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_two_sided_p_value_is_scipys(draw):
+    k, n = draw
+    assert statistics.two_sided_p_value(k, n) == pytest.approx(binomtest(k, n, 0.5).pvalue, rel=1e-9)
+
+
+def test_a_clear_minority_is_no_majority():
+    assert statistics.two_sided_p_value(5, 1000) < 1e-9
+    assert not statistics.is_majority(5, 1000, alpha=0.001)
+    assert statistics.is_majority(995, 1000, alpha=0.001)
+    assert not statistics.is_majority(0, 0, alpha=0.001)
+
+
+def test_radius_is_zero_up_to_one_half_and_below_the_exact_value():
+    p = np.array([0.0, 0.3, 0.5, np.nextafter(0.5, 1), 0.9, 0.999999])
+    found = statistics.radius(p, sigma=0.5)
+    assert list(found[:3]) == [0, 0, 0] and np.all(found[3:] > 0)
+    from scipy.stats import norm
+    assert np.all(found[3:] < 0.5 * norm.ppf(p[3:]))
+    assert found[4:] == pytest.approx(0.5 * norm.ppf(p[4:]), rel=1e-14)
+
+
+@given(st.floats(0, 10), st.integers(0, 6))
+def test_displayed_radii_never_exceed_the_radius(value, digits):
+    shown = statistics.floor_digits(value, digits)
+    assert float(shown) <= value < float(shown) + 10.0 ** -digits * (1 + 1e-6) + 1e-12
+
+
+def test_floor_digits_shows_the_digits_asked_for():
+    assert statistics.floor_digits(0.9528999, 3) == "0.952"
+    assert statistics.floor_digits(0.29, 2) == "0.29"
+    assert statistics.floor_digits(0, 3) == "0.000"
+
+
+@pytest.mark.parametrize("alpha", [0, 1, 2, -0.1, float("nan")])
+def test_alpha_outside_its_range_is_refused(alpha):
+    with pytest.raises(InputError, match="alpha"):
+        statistics.lower_bound(1, 2, alpha=alpha)
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(InputError, match="0 <= k <= n"):
+        statistics.lower_bound(3, 2, alpha=0.1)
+    with pytest.raises(InputError, match="sigma"):
+        statistics.radius(0.9, sigma=0)
