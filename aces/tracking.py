@@ -55,7 +55,7 @@ class StageRun:
         self._warned = False
 
     def start(self, parameters: dict[str, object]) -> None:
-        self._safely(lambda: self._start(parameters))
+        self._safely(lambda: self._start(parameters), starting=True)
 
     def log_metrics(self, metrics: dict[str, float], *, step: int = 0) -> None:
         """Log to this stage's run."""
@@ -100,6 +100,10 @@ class StageRun:
             run.data.tags[STAGE]: (run.info.end_time - run.info.start_time) / 1000
             for run in self._children(self.parent) if run.info.end_time}) or {}
 
+    def revision(self) -> dict[str, str]:
+        """The git revision and the runs in the store that this is about."""
+        return {"parent_run": self.parent or "", **_git_tags()}
+
     def within_parent(self, action: Callable[[], None]) -> None:
         """Run `action` with the parent as MLflow's active run, for its fluent functions."""
         def act():
@@ -116,9 +120,9 @@ class StageRun:
         if self.parent:
             self._safely(lambda: self._client.set_terminated(self.parent, status))
 
-    def _safely(self, action: Callable):
-        if self._client is None and self._warned:
-            return None
+    def _safely(self, action: Callable, *, starting: bool = False):
+        if self._client is None and not starting:
+            return None  # a run that never started logs nothing
         try:
             return action()
         except Exception as error:  # whatever the store does, the work goes on

@@ -1,7 +1,11 @@
 """What the training stages share: a network is trained, or taken from a published checkpoint."""
 
+import os
+import sys
+import zlib
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from aces import data, models, runtime
@@ -14,6 +18,7 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
           training: data.TrainSet, num_classes: int) -> tuple[nn.Module, dict]:
     """A freshly trained network and its summary; every epoch is tracked."""
     info = data.info(params.dataset.name)
+    torch.manual_seed(zlib.crc32(f"{params.seed} {role}".encode()))
     network = models.build(arch, num_classes=num_classes, mean=info.mean, std=info.std)
     history: list[dict] = []
 
@@ -24,8 +29,18 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
     network = train_network(network, training, settings=settings, method=method, sigma=sigma, seed=params.seed,
                             device=runtime.from_environment().device, scratch=runtime.scratch() / "training",
                             title=role, on_epoch=on_epoch)
+    if int(os.environ.get("RANK", 0)) > 0:
+        sys.exit(0)  # the main process has the same network and writes it
     summary = {"parameters": sum(weight.numel() for weight in network.parameters())}
     return network, summary | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+
+
+def use_all_gpus(stage: str) -> None:
+    """Start `stage` again under torchrun, one process a GPU, where there are several and no device was chosen."""
+    gpus = torch.cuda.device_count()
+    if gpus > 1 and "RANK" not in os.environ and runtime.from_environment().device == "auto":
+        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}",
+                                  "-m", stage])
 
 
 def write_network(params: Params, run: StageRun, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:

@@ -1,8 +1,8 @@
 """Tables, figures and the page; and the parent run gets all there is to know about this run."""
 
+import dataclasses
 import json
 import platform
-import subprocess
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces import data, reporting, runtime
+from aces import data, reporting
+from aces.api import ACES
 from aces.counts import read_counts
 from aces.params import Params
+from aces.serving import log_model
 from aces.tracking import StageRun, digest
 from stages.runner import run_stage
 
@@ -26,4 +28,52 @@ def report(params: Params, run: StageRun) -> dict:
     reporting.write_report(REPORTS, inputs)
     run.roll_up({stage: Path("metrics") / f"{stage}.json" for stage in STAGES})
     log_report(inputs, run)
-    return {}
+    log_composed_model(params, run)
+    return {"draws": int(inputs.counts.draws.sum())}
+
+
+def read_inputs(params: Params) -> reporting.Inputs:
+    comparison = pd.read_csv("results/comparison.csv")
+    return reporting.Inputs(
+        params=params,
+        evaluation=data.read_eval(Path("data") / params.dataset.name / "eval.npz"),
+        counts=read_counts("samples/counts.npz"),
+        core=np.load("samples/core.npz")["prediction"],
+        outcomes=pd.read_parquet("results/outcomes.parquet"),
+        curve=pd.read_csv("results/curve.csv"),
+        metrics=json.loads(Path("results/metrics.json").read_text()),
+        baseline=comparison if len(comparison) else None,
+        provenance=provenance(params),
+    )
+
+
+def provenance(params: Params) -> dict:
+    """Where the numbers come from. Nothing that differs between two runs of the same inputs."""
+    files = [f"data/{params.dataset.name}/eval.npz", *(f"models/{role}.safetensors" for role in ("core", "certify", "select")),
+             "samples/counts.npz"]
+    return {"sha256": {name: digest(Path(name)) for name in files},
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}}
+
+
+def log_report(inputs: reporting.Inputs, run: StageRun) -> None:
+    """The MLflow copy of the report also says how long the stages took, and from which revision."""
+    seconds = {f"{stage}_seconds": round(value, 1) for stage, value in run.seconds().items()}
+    run.log_metrics({f"seconds/{name.removesuffix('_seconds')}": value for name, value in seconds.items()})
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "report"
+        told = dataclasses.replace(inputs, provenance=inputs.provenance | {"run": {**run.revision(), **seconds}})
+        reporting.write_report(copy, told)
+        reporting.screenshot(copy / "index.html", copy / "screenshot.png")
+        run.log_artifact(copy, "report")
+
+
+def log_composed_model(params: Params, run: StageRun) -> None:
+    """The composed model, to be loaded, served, and found by name."""
+    theta = min(params.report.thetas, key=lambda theta: abs(theta - 0.5))
+    with tempfile.TemporaryDirectory() as folder:
+        ACES.from_pipeline(theta=theta).save(folder)
+        run.within_parent(lambda: log_model(folder, dataset=params.dataset.name))
+
+
+if __name__ == "__main__":
+    run_stage("report", report)

@@ -1,6 +1,7 @@
 """How every stage runs: validated parameters, a tracked run, a metrics file, errors in one line."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ def run_stage(name: str, stage: Stage) -> None:
     """
     try:
         params = parameters.load()
+        if int(os.environ.get("RANK", 0)) > 0:
+            stage(params, StageRun(name))  # one of torchrun's processes: only the main one tracks and writes
+            return
         with track(name, parameters.flatten(params)) as run:
             summary = stage(params, run)
             path = Path("metrics") / f"{name}.json"

@@ -18,6 +18,7 @@ def train_certify(params: Params, run: StageRun) -> dict:
     if networks.published(certify.checkpoint):
         summary = networks.take(params, run, certify.checkpoint, role="certify", arch=certify.arch)
     else:
+        networks.use_all_gpus("stages.train_certify")
         classes = data.info(params.dataset.name).num_classes
         network, summary = networks.train(
             params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,

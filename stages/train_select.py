@@ -1,12 +1,15 @@
 """Train the selection network on labels by noise sampling; the entropy mechanism has nothing to train."""
 
+import dataclasses
+import os
 from pathlib import Path
 
+import numpy as np
 import safetensors.numpy
 
 from aces import data, models, runtime
 from aces.params import Params
-from aces.tracking import StageRun
+from aces.tracking import StageRun, digest
 from aces.training import methods
 from aces.training.selection import label_training_set
 from stages import networks
@@ -21,21 +24,35 @@ def train_select(params: Params, run: StageRun) -> dict:
         SELECT.parent.mkdir(exist_ok=True)
         safetensors.numpy.save_file({}, SELECT, metadata={"mechanism": "entropy"})
         return {"trained": 0}
-    if networks.published(params.select.checkpoint):
-        return networks.take(params, run, params.select.checkpoint, role="select", arch=params.certify.arch)
-    environment = runtime.from_environment()
-    training = networks.read_training(params)
-    labelled = label_training_set(
-        models.load_model("models/certify.safetensors"), training, sigma=params.sigma, draws=params.select.draws,
-        eta=params.select.eta, num_classes=data.info(params.dataset.name).num_classes, seed=params.seed,
-        device=environment.device, workers=environment.workers, scratch=runtime.scratch() / "sampling")
     certify = params.certify
+    if networks.published(params.select.checkpoint):
+        return networks.take(params, run, params.select.checkpoint, role="select", arch=certify.arch)
+    labelled = labelled_training_set(params)
+    networks.use_all_gpus("stages.train_select")
     network, summary = networks.train(
         params, run, role="select", arch=certify.arch, settings=certify.train, sigma=params.sigma,
         method=methods.resolve(certify, params.sigma), training=labelled, num_classes=OUTPUTS)
     networks.write_network(params, run, network, role="select", arch=certify.arch, num_classes=OUTPUTS,
                            eta=params.select.eta, sigma=params.sigma)
     return summary | {"trained": 1, "certify_share": float(labelled.label.mean())}
+
+
+def labelled_training_set(params: Params) -> data.TrainSet:
+    """The training images with the labels of the selection, kept in scratch: they cost many draws."""
+    training, select = networks.read_training(params), params.select
+    teacher = digest(Path("models/certify.safetensors"))
+    kept = runtime.scratch() / "training" / f"labels-{teacher[:16]}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
+    if not kept.exists():
+        environment = runtime.from_environment()
+        labelled = label_training_set(
+            models.load_model("models/certify.safetensors"), training, sigma=params.sigma, draws=select.draws, eta=select.eta,
+            num_classes=data.info(params.dataset.name).num_classes, seed=params.seed, device=environment.device,
+            workers=environment.workers, scratch=runtime.scratch() / "sampling")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.npy")
+        np.save(unfinished, labelled.label)
+        os.replace(unfinished, kept)
+    return dataclasses.replace(training, label=np.load(kept))
 
 
 if __name__ == "__main__":
