@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from aces.errors import InputError
+from aces.models.cifar_resnet import cifar_resnet20, cifar_resnet110
+from aces.models.lanet import lanet
 from aces.models.normalization import Classifier, Normalize
 from aces.models.small import small, small_core, tiny
 
@@ -15,6 +17,9 @@ ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
     "small": small,
     "small-core": small_core,
     "tiny": tiny,
+    "cifar_resnet20": cifar_resnet20,
+    "cifar_resnet110": cifar_resnet110,
+    "lanet": lanet,
 }
 
 
@@ -55,4 +60,6 @@ def _torchvision(arch: str, *, num_classes: int, channels: int) -> nn.Module:
     if channels != 3:
         raise InputError(f"arch={arch!r} is a torchvision network for 3 channels; the images have {channels}: "
                          f"take one of {', '.join(ARCHITECTURES)}")
-    return torchvision.models.get_model(arch, weights=None, num_classes=num_classes)
+    # These two would give a tuple in training mode; their second classifiers are not used.
+    options = {"aux_logits": False, "init_weights": True} if arch in ("inception_v3", "googlenet") else {}
+    return torchvision.models.get_model(arch, weights=None, num_classes=num_classes, **options)
