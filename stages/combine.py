@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces import composition, metrics, smoothing, statistics
+from aces import composition, metrics, smoothing
 from aces.counts import Counts, read_counts
 from aces.params import Params
 from aces.tracking import StageRun
-from stages.runner import run_stage, write_json
+from stages.runner import run_stage
 
 RESULTS = Path("results")
 
@@ -21,19 +21,15 @@ def combine(params: Params, run: StageRun) -> dict:
     outcomes, natural, curve = trade_off(params, counts, core)
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
-        "certify": alone(counts, sigma=params.sigma, params=params),
-        "acr_ceiling": statistics.max_radius(params.sample.n, sigma=params.sigma, alpha=settings.alpha),
-        "best_acr": float(curve["acr"].max()),
+        "certify": alone(params, counts, sigma=params.sigma),
+        "aces": metrics.summary(curve, n=params.sample.n, sigma=params.sigma, alpha=settings.alpha),
     }
 
     RESULTS.mkdir(exist_ok=True)
     outcome_table(counts, outcomes, natural, thetas).to_parquet(RESULTS / "outcomes.parquet", index=False)
     curve.to_csv(RESULTS / "curve.csv", index=False)
     comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
-    write_json(RESULTS / "metrics.json", summary)
     run.log_series(curve.drop(columns="theta").to_dict("records"), steps=[round(1000 * theta) for theta in thetas])
-    run.log_artifact(RESULTS / "curve.csv", "results")
-    run.log_artifact(RESULTS / "metrics.json", "results")
     return summary
 
 
@@ -42,25 +38,22 @@ def trade_off(params: Params, counts: Counts, core: np.ndarray) -> tuple[composi
     settings, thetas = params.combine, params.combine.thetas
     outcomes = composition.certify(counts, core, sigma=params.sigma, alpha=settings.alpha, thetas=thetas,
                                    multiplicity=settings.multiplicity)
-    natural = composition.predict(counts, core, alpha=settings.alpha, thetas=thetas)
+    natural = composition.predict(counts, core, alpha=settings.alpha, thetas=thetas, multiplicity=settings.multiplicity)
     return outcomes, natural, metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=settings.radii)
 
 
-def alone(counts: Counts, *, sigma: float, params: Params) -> dict:
+def alone(params: Params, counts: Counts, *, sigma: float) -> dict[str, float]:
     """The certification network by itself: plain randomized smoothing on the same counts."""
     smoothed = smoothing.certify(counts, sigma=sigma, alpha=params.combine.alpha)
     natural = smoothing.predict(counts, alpha=params.combine.alpha)
-    correct = smoothed.prediction == counts.label
-    return {"nac": float((natural == counts.label).mean()),
-            "acr": float((smoothed.radius * correct).mean()),
-            **{f"certified_accuracy@{r:g}": float((correct & (smoothed.radius >= r)).mean()) for r in params.combine.radii}}
+    return metrics.individual(smoothed, natural, counts.label, radii=params.combine.radii)
 
 
 def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
     """What ACES is compared with: its certification network alone at other evaluation sigmas (series `sigma`, a row
     each), and, where a selection network selects, the entropy mechanism in its place (series `entropy`, a row a theta)."""
     settings, folder = params.combine, Path("samples/comparison")
-    rows = [{"series": "sigma", "sigma": sigma, **alone(read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma, params=params)}
+    rows = [{"series": "sigma", "sigma": sigma, **alone(params, read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma)}
             for sigma in params.baseline.sigmas]
     if params.select.mechanism == "network":
         counts = read_counts(folder / "entropy.npz")
@@ -84,4 +77,4 @@ def outcome_table(counts: Counts, outcomes: composition.Outcomes, natural: np.nd
 
 
 if __name__ == "__main__":
-    run_stage("combine", combine)
+    run_stage("combine", combine, summary=RESULTS / "metrics.json")

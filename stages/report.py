@@ -19,17 +19,19 @@ from aces.tracking import StageRun, digest
 from stages.runner import run_stage
 
 REPORTS = Path("reports")
-STAGES = ("subsample", "train_core", "train_certify", "train_select", "sample", "combine")
+SUMMARIES = {stage: Path("metrics") / f"{stage}.json" for stage in
+             ("subsample", "train_core", "train_certify", "train_select", "sample")} | {"combine": Path("results/metrics.json")}
 PACKAGES = ("aces", "torch", "torchvision", "onnxruntime", "numpy", "scipy", "dvc", "mlflow")
 
 
-def report(params: Params, run: StageRun) -> dict:
+def report(params: Params, run: StageRun) -> None:
     inputs = read_inputs(params)
     reporting.write_report(REPORTS, inputs)
-    run.roll_up({stage: Path("metrics") / f"{stage}.json" for stage in STAGES})
+    run.roll_up(SUMMARIES)
+    for path in (*SUMMARIES.values(), Path("results/curve.csv"), Path("results/comparison.csv")):
+        run.log_artifact(path, path.parent.name)
     log_report(inputs, run)
     log_composed_model(params, run)
-    return {"draws": int(inputs.counts.draws.sum())}
 
 
 def read_inputs(params: Params) -> reporting.Inputs:

@@ -11,11 +11,11 @@ from aces.console import errors
 from aces.errors import InputError
 from aces.tracking import StageRun, digest, numbers, track
 
-Stage = Callable[[parameters.Params, StageRun], dict]
+Stage = Callable[[parameters.Params, StageRun], dict | None]
 
 
-def run_stage(name: str, stage: Stage) -> None:
-    """Run `stage(params, run) -> summary`; the summary becomes `metrics/<name>.json`.
+def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
+    """Run `stage(params, run)`; what it returns is its summary, written to `summary` or `metrics/<name>.json`.
 
     The summary is a DVC output: it holds results, never times.
     """
@@ -25,10 +25,11 @@ def run_stage(name: str, stage: Stage) -> None:
             stage(params, StageRun(name))  # one of torchrun's processes: only the main one tracks and writes
             return
         with track(name, parameters.flatten(params)) as run:
-            summary = stage(params, run)
-            path = Path("metrics") / f"{name}.json"
-            write_json(path, summary)
-            run.log_summary(numbers(summary), digest(path))
+            result = stage(params, run)
+            if result is not None:
+                path = summary or Path("metrics") / f"{name}.json"
+                write_json(path, result)
+                run.log_summary(numbers(result), digest(path))
     except InputError as error:
         errors.print(f"{name}: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
