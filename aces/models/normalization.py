@@ -22,6 +22,8 @@ class Normalize(nn.Module):
 class Classifier(nn.Module):
     """A network with its normalisation: [0, 1] pixels (N, C, H, W) -> logits (N, K)."""
 
+    recipe: dict | None = None  # the arguments with which `build` makes such a network again
+
     def __init__(self, normalize: Normalize, network: nn.Module):
         super().__init__()
         self.normalize = normalize

@@ -25,7 +25,9 @@ ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
 
 def build(arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[float]) -> Classifier:
     """A fresh network `arch` that takes [0, 1] pixels (N, C, H, W), C = len(mean), and gives logits (N, num_classes)."""
-    return Classifier(Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean)))
+    classifier = Classifier(Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean)))
+    classifier.recipe = {"arch": arch, "num_classes": num_classes, "mean": tuple(mean), "std": tuple(std)}
+    return classifier
 
 
 def _network(arch: str, *, num_classes: int, channels: int) -> nn.Module:
