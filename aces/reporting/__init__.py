@@ -1,0 +1,19 @@
+"""Frames in, tables, figures and pages out: the same inputs give the same bytes."""
+
+from pathlib import Path
+
+from aces.reporting.inputs import Inputs
+from aces.reporting.screenshot import screenshot
+
+__all__ = ["Inputs", "screenshot", "write_report"]
+
+
+def write_report(folder: str | Path, inputs: Inputs) -> None:
+    """Write `index.html`, `figures/` and `tables/` into `folder`."""
+    from aces.reporting import figures, page, tables  # matplotlib is slow to import
+    folder = Path(folder)
+    for name in ("figures", "tables"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    tables.write_tables(folder / "tables", inputs)
+    figures.write_figures(folder / "figures", inputs)
+    page.write_page(folder / "index.html", inputs)

@@ -1,0 +1,166 @@
+"""The paper's figures for this run: a PNG to look at, and a CSV of what it shows.
+
+Each figure is a function from the inputs to the frame behind it, and one that draws that frame.
+"""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aces.reporting.inputs import Inputs
+
+# Okabe and Ito's colours: one for each actor, as on the page.
+ACES, CORE, CERTIFY, BASELINE, QUIET = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#c9ced4"
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8b949e",
+         "axes.grid": True, "grid.color": "#eceef1", "axes.axisbelow": True, "legend.frameon": False, "savefig.dpi": 160,
+         "font.family": "DejaVu Sans"}
+ENTROPY_BINS = 25
+THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the figures with several thresholds
+
+
+def write_figures(folder: Path, inputs: Inputs) -> None:
+    """Write `<name>.png` and `<name>.csv` for each figure."""
+    with matplotlib.rc_context(STYLE):
+        for name, (frame, draw) in FIGURES.items():
+            data = frame(inputs)
+            data.to_csv(folder / f"{name}.csv", index=False)
+            figure = draw(inputs, data)
+            # Without the version of matplotlib in it, the same figure is the same file.
+            figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+
+
+def trade_off(inputs: Inputs) -> pd.DataFrame:
+    """Natural and certified accuracy with their intervals, a row for each theta."""
+    return _with_intervals(inputs, "certified_accuracy@")
+
+
+def acr(inputs: Inputs) -> pd.DataFrame:
+    """Natural accuracy and average certified radius with their intervals, a row for each theta."""
+    return _with_intervals(inputs, "acr")
+
+
+def correctness(inputs: Inputs, bins: int = ENTROPY_BINS) -> pd.DataFrame:
+    """How many images are certifiable, and how many not, by their median score."""
+    edges = np.linspace(0, 1, bins + 1)
+    certified, _ = np.histogram(inputs.median_score[inputs.certifiable], edges)
+    other, _ = np.histogram(inputs.median_score[~inputs.certifiable], edges)
+    return pd.DataFrame({"low": edges[:-1], "high": edges[1:], "certified": certified, "other": other})
+
+
+def selection_radii(inputs: Inputs) -> pd.DataFrame:
+    """The sorted certified radii of the selection, a column for each theta, a row for each percentile."""
+    percentile = np.arange(101)
+    ordered = np.percentile(inputs.rule.selection, percentile, axis=0, method="closest_observation")
+    return pd.DataFrame({"percentile": percentile, **{f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}})
+
+
+def ecdf(inputs: Inputs) -> pd.DataFrame:
+    """Shares of images with p_A, and with p_S at each theta, of at most p."""
+    grid = np.linspace(0.5, 1, 101)
+    at_most = lambda values: np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
+    return pd.DataFrame({"p": grid, "p_class": at_most(inputs.p_class),
+                         **{f"p_select@{theta:g}": at_most(inputs.p_select[:, t]) for t, theta in enumerate(inputs.thetas)}})
+
+
+def _draw_trade_off(inputs: Inputs, data: pd.DataFrame) -> Figure:
+    radii = inputs.reachable_radii
+    columns = min(3, max(1, len(radii)))
+    rows = -(-max(1, len(radii)) // columns)
+    figure = Figure(figsize=(3.1 * columns + 0.4, 2.9 * rows + 0.5), layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
+    for panel, radius in zip(panels, radii, strict=False):
+        _draw_curve(panel, inputs, data, f"certified_accuracy@{radius:g}", scale=100)
+        panel.set_title(f"r = {radius:g}", loc="left", fontsize=9)
+        panel.set_ylim(bottom=0)
+    for panel in list(figure.axes)[len(radii):]:
+        panel.axis("off")
+    figure.supxlabel("natural accuracy, %", fontsize=9)
+    figure.supylabel("certified accuracy, %", fontsize=9)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def _draw_acr(inputs: Inputs, data: pd.DataFrame) -> Figure:
+    figure, panel = _single()
+    _draw_curve(panel, inputs, data, "acr", scale=1)
+    panel.axhline(inputs.ceiling, color="#57606a", dashes=(6, 4), linewidth=1)
+    panel.annotate(f"ceiling at n = {inputs.params.sample.n:,}, α = {inputs.params.combine.alpha:g}", (0.02, inputs.ceiling),
+                   xycoords=("axes fraction", "data"), xytext=(0, -11), textcoords="offset points", fontsize=8, color="#57606a")
+    panel.set(xlabel="natural accuracy, %", ylabel="average certified radius", ylim=(0, inputs.ceiling * 1.06))
+    panel.legend()
+    return figure
+
+
+def _draw_curve(panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *, scale: float) -> None:
+    """ACES between its two networks: `metric` over natural accuracy."""
+    nac = 100 * data["nac"]
+    panel.fill_between(nac, scale * data[f"{metric}_low"], scale * data[f"{metric}_high"], color=ACES, alpha=0.14, linewidth=0)
+    noise = inputs.varying_noise
+    if len(noise):
+        panel.plot(100 * noise["nac"], scale * noise[metric], ":D", color=BASELINE, markersize=3.5, label="other noise levels")
+    panel.plot(nac, scale * data[metric], color=ACES, linewidth=1.8, label="ACES")
+    panel.plot(100 * inputs.metrics["core"]["nac"], 0, "s", color=CORE, label="core network")
+    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], "^", color=CERTIFY, label="certification network")
+
+
+def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
+    figure, panel = _single()
+    width = data["high"] - data["low"]
+    panel.bar(data["low"], data["certified"], width, align="edge", color=CERTIFY, edgecolor="white",
+              label=f"certified correctly at r = {inputs.middle_radius:g}")
+    panel.bar(data["low"], data["other"], width, align="edge", color=QUIET, edgecolor="white", hatch="///",
+              bottom=data["certified"], label="all others")
+    panel.set(xlabel=f"median {inputs.score}", ylabel="images", xlim=(0, 1))
+    panel.legend()
+    return figure
+
+
+def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
+    figure, panel = _single()
+    for theta, colour, dash in zip(THETAS, (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES, strict=True):
+        panel.plot(data["percentile"], data[_nearest(data, theta)], color=colour, linestyle=dash, label=f"θ = {theta:g}")
+    panel.set(xlabel="percentile of images", ylabel="certified radius of the selection")
+    panel.legend(fontsize=8)
+    return figure
+
+
+def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
+    figure, panel = _single()
+    panel.plot(data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class")
+    for theta, dash in zip(THETAS[::2], _DASHES[1:], strict=False):
+        panel.plot(data["p"], 100 * data[_nearest(data, theta, "p_select@")], color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta:g}")
+    panel.set(xlabel="share of draws p", ylabel="images with a share of at most p, %", xlim=(0.5, 1), ylim=(0, 101))
+    panel.legend(loc="upper left", fontsize=8)
+    return figure
+
+
+def _with_intervals(inputs: Inputs, prefix: str) -> pd.DataFrame:
+    both = inputs.curve.merge(inputs.intervals, on="theta")
+    return both[["theta", *(name for name in both.columns if name.startswith(("nac", prefix)))]]
+
+
+_DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+
+
+def _single() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _nearest(data: pd.DataFrame, theta: float, prefix: str = "") -> str:
+    """The column of the theta on the grid that is nearest to `theta`."""
+    names = [name for name in data.columns if name.startswith(prefix) and name not in ("percentile", "p", "p_class")]
+    return min(names, key=lambda name: abs(float(name.removeprefix(prefix)) - theta))
+
+
+FIGURES = {
+    "tradeoff": (trade_off, _draw_trade_off),
+    "acr": (acr, _draw_acr),
+    "correctness": (correctness, _draw_correctness),
+    "selection-radii": (selection_radii, _draw_selection_radii),
+    "ecdf": (ecdf, _draw_ecdf),
+}

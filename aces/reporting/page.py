@@ -1,0 +1,119 @@
+"""The page people look at: one file, no network, every number from the inputs."""
+
+import html
+import json
+import math
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from aces.reporting import payload, tables
+from aces.reporting.inputs import Inputs
+from aces.reporting.sprite import make_sprite
+from aces.statistics import floor_digits
+
+LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv", "figures/tradeoff.png",
+         "figures/acr.png", "figures/correctness.png", "figures/selection-radii.png", "figures/ecdf.png")
+
+
+def write_page(path: str | Path, inputs: Inputs) -> None:
+    """Write the report as one HTML file that needs nothing else."""
+    shown = payload.shown_images(len(inputs.label))
+    sprite = make_sprite(inputs.evaluation.image[shown])
+    data = payload.build(inputs, shown=shown, sprite=sprite)
+    fields = {
+        "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
+        "heading": f"{html.escape(inputs.dataset[0].upper() + inputs.dataset[1:])}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
+        "style": asset("page.css"), "script": asset("chart.js") + asset("page.js"), "data": as_json(data),
+        "sprite": sprite.uri, "sprite_columns": sprite.columns, "sprite_rows": sprite.rows,
+        "rendering": "pixelated" if sprite.native else "auto",
+        "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": provenance(inputs.provenance),
+        "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS) + "; each figure’s numbers as <code>.csv</code>",
+        "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
+        **_common(inputs),
+    }
+    Path(path).write_text(Template(asset("page.html")).substitute(fields))
+
+
+def asset(name: str) -> str:
+    return (files("aces.reporting") / "assets" / name).read_text()
+
+
+def as_json(data: dict) -> str:
+    """JSON that can stand inside a script element."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+
+
+def provenance(sections: dict) -> str:
+    """Section -> name -> value as HTML; values that stand outside a section come first."""
+    loose = {name: value for name, value in sections.items() if not isinstance(value, dict)}
+    groups = ({"run": loose} if loose else {}) | {name: value for name, value in sections.items() if isinstance(value, dict)}
+    return '<div class="provenance">' + "".join(_group(name, rows) for name, rows in groups.items()) + "</div>"
+
+
+def _group(title: str, rows: dict) -> str:
+    cells = "".join(f"<tr><th scope=row>{html.escape(str(name))}</th><td>{html.escape(_text(value))}</td></tr>" for name, value in rows.items())
+    return f"<div><h3>{html.escape(title[:1].upper() + title[1:])}</h3><table>{cells}</table></div>"
+
+
+def _text(value) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _common(inputs: Inputs) -> dict[str, str]:
+    """What both the page and its text on reading speak of."""
+    report = inputs.params.report
+    return {"n": f"{inputs.params.sample.n:,}", "alpha": f"{inputs.params.combine.alpha:g}", "ceiling": floor_digits(inputs.ceiling, 3),
+            "count": f"{len(inputs.label):,}", "score": inputs.score,
+            "bands": f"95 % bootstrap intervals over images ({report.bootstrap:,} resamples)"}
+
+
+def _facts(inputs: Inputs) -> str:
+    params = inputs.params
+    facts = {"images": f"{len(inputs.label):,} of the test set", "classes": f"{inputs.counts.classes.shape[2]:,}",
+             "core network": params.core.arch, "certification network": f"{params.certify.arch}, {inputs.method}",
+             "selection": inputs.score, "noise σ": f"{inputs.sigma:g}", "draws n": f"{params.sample.n:,}",
+             "failure probability α": f"{params.combine.alpha:g}"}
+    return "".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts.items())
+
+
+def _wall_intro(shown: int, count: int) -> str:
+    every = f"All {count:,} evaluation images." if shown == count else f"{shown:,} of the {count:,} evaluation images, evenly spaced."
+    return html.escape(every)
+
+
+def _table(inputs: Inputs) -> str:
+    table = tables.trade_off(inputs)
+    groups = {title: tables.radii_of(table, group) for group, title in tables.GROUPS.items()}
+    heads = "".join(f'<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>' for title, radii in groups.items())
+    columns = "".join(f"<th scope=col>{float(r):.2f}</th>" for radii in groups.values() for r in radii)
+    live = "".join(f'<td data-live="{name}"></td>' for name in table.columns[1:])
+    rows = "".join(_row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True))
+    return (f'<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th><th rowspan=2 scope=col>NAC</th>'
+            f'<th rowspan=2 scope=col>ACR</th>{heads}</tr><tr>{columns}</tr></thead><tbody>'
+            f'<tr class="live"><th scope=row data-live="theta"></th>{live}</tr>{rows}</tbody></table>')
+
+
+def _row(theta: float, cells: list[str]) -> str:
+    values = "".join(f'<td class="zero">{cell}</td>' if float(cell) == 0 else f"<td>{cell}</td>" for cell in cells[1:])
+    return f'<tr data-theta="{theta:g}"><th scope=row>{cells[0]}</th>{values}</tr>'
+
+
+def _reading(inputs: Inputs) -> str:
+    height, width, channels = inputs.evaluation.image.shape[1:]
+    values = height * width * channels
+    radius = (inputs.reachable_radii or [inputs.ceiling])[0]
+    common = _common(inputs)
+    by_entropy = ("it counts the noisy copies on which the certification network is sure of itself, with an entropy of at most "
+                  "<i>θ</i>, and lets it answer where these are provably the majority")
+    by_network = ("a third network scores every noisy copy, and the certification network answers where scores of at most "
+                  "<i>θ</i> are provably the majority")
+    return Template(asset("reading.html")).substitute(
+        common, sigma=f"{inputs.sigma:g}", selects=by_entropy if inputs.score == "entropy" else by_network,
+        example=f"{radius:g}", one=f"{255 * radius:.0f}", values=f"{values:,}", all=f"{255 * radius / math.sqrt(values):.2f} of 255",
+        confidence=f"{1 - inputs.params.combine.alpha:.12g}", shape=f"{width} × {height} pixels",
+        bands_sentence=common["bands"][0].upper() + common["bands"][1:])

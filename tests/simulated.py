@@ -1,0 +1,98 @@
+"""A run without networks: draws are simulated from each image's own distribution, everything after them is real."""
+
+import numpy as np
+import pandas as pd
+
+from aces import composition, metrics, params, smoothing, statistics
+from aces.counts import BINS, Counts, Settings
+from aces.data import EvalSet
+from aces.reporting import Inputs
+
+
+def simulated_run(*, images: int = 60, classes: int = 10, side: int = 32, theta_step: float = 0.01, n: int = 2000,
+                  mechanism: str = "entropy", baseline: bool = True, seed: int = 0) -> Inputs:
+    """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable class."""
+    settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, images=images)
+    generator = np.random.default_rng(seed)
+    label = generator.integers(0, classes, images)
+    ease = generator.beta(1.3, 1.1, images)  # 0: hopeless, 1: certain
+    counts = _draw(generator, label, ease, classes=classes, params=settings)
+    core = np.where(generator.random(images) < 0.75 + 0.24 * ease, label, generator.integers(0, classes, images))
+    evaluation = EvalSet(image=_pictures(generator, label, side), label=label, index=np.arange(images) * settings.dataset.stride,
+                         classes=[f"kind {k}" for k in range(classes)])
+    return combined(settings, evaluation, counts, core, baseline=baseline)
+
+
+def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core: np.ndarray, *, baseline: bool) -> Inputs:
+    """What the stage `combine` makes of counts."""
+    combine, thetas = settings.combine, settings.combine.thetas
+    outcomes = composition.certify(counts, core, sigma=settings.sigma, alpha=combine.alpha, thetas=thetas)
+    natural = composition.predict(counts, core, alpha=combine.alpha, thetas=thetas)
+    curve = metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=combine.radii)
+    alone = metrics.individual(smoothing.certify(counts, sigma=settings.sigma, alpha=combine.alpha),
+                               smoothing.predict(counts, alpha=combine.alpha), counts.label, radii=combine.radii)
+    frame = pd.DataFrame({
+        "index": np.repeat(counts.index, len(thetas)), "label": np.repeat(counts.label, len(thetas)),
+        "theta": np.tile(thetas, len(core)), "prediction": outcomes.prediction.ravel(), "radius": outcomes.radius.ravel(),
+        "route": pd.Categorical.from_codes(outcomes.route.ravel(), [route.name.lower() for route in composition.Route]),
+        "natural_prediction": natural.ravel()})
+    summary = {"core": {"nac": float((core == counts.label).mean())}, "certify": alone,
+               "acr_ceiling": float(statistics.max_radius(settings.sample.n, sigma=settings.sigma, alpha=combine.alpha))}
+    return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve, metrics=summary,
+                  baseline=_baseline(alone, settings.sigma) if baseline else None,
+                  provenance={"run": {"seed": settings.seed, "git revision": "0" * 40}, "parameters": params.flatten(settings)})
+
+
+def _settings(*, theta_step: float, n: int, mechanism: str, images: int) -> params.Params:
+    loaded = params.load("profiles/laptop.yaml")
+    replace = params.dataclasses.replace
+    return replace(loaded, sample=replace(loaded.sample, n=n), select=replace(loaded.select, mechanism=mechanism),
+                   combine=replace(loaded.combine, theta_step=theta_step), report=replace(loaded.report, bootstrap=200))
+
+
+def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Counts:
+    sample = params.sample
+    shape = (len(label), BINS + 1)
+    votes, scores = np.zeros((3, len(label), classes), int), np.zeros((3, *shape), int)
+    joint, guess = np.zeros(shape, int), np.zeros(len(label), int)
+    p_class = 0.25 + 0.75 * ease**0.6 - 0.02 * generator.random(len(label))
+    favourite = np.where(generator.random(len(label)) < 0.15 + 0.85 * ease, label, generator.integers(0, classes, len(label)))
+    middle = np.clip(0.95 * (1 - ease) ** 0.8 + 0.05 * generator.standard_normal(len(label)), 0.01, 0.95)
+    for image in range(len(label)):
+        for stage, draws in enumerate((sample.n0, sample.n, sample.n_predict)):
+            hit = generator.random(draws) < p_class[image]
+            drawn = np.where(hit, favourite[image], generator.integers(0, classes, draws))
+            score = generator.beta(14 * middle[image], 14 * (1 - middle[image]), draws)
+            place = np.ceil(np.clip(score + 0.08 * ~hit, 0, 1) * BINS).astype(int)
+            votes[stage, image] = np.bincount(drawn, minlength=classes)
+            scores[stage, image] = np.bincount(place, minlength=BINS + 1)
+            if stage == 0:
+                guess[image] = votes[0, image].argmax()
+            if stage == 1:
+                joint[image] = np.bincount(place[drawn == guess[image]], minlength=BINS + 1)
+    return Counts(classes=votes, entropy=scores, joint=joint, invalid=np.zeros((3, len(label)), int),
+                  index=np.arange(len(label)) * params.dataset.stride, label=label, guess=guess,
+                  settings=Settings(sigma=params.sigma, n0=sample.n0, n=sample.n, n_predict=sample.n_predict, seed=0,
+                                    chunk=sample.chunk, model="simulated", mechanism=params.select.mechanism))
+
+
+def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
+    """(N, side, side, 3) uint8: a coloured disc on a gradient, with some grain."""
+    y, x = np.mgrid[0:side, 0:side] / side
+    pictures = np.empty((len(label), side, side, 3), np.uint8)
+    for place in range(len(label)):
+        sky, ground, disc = generator.uniform(60, 255, (3, 3))
+        cx, cy, r = generator.uniform(0.3, 0.7, 3) * (1, 1, 0.55)
+        inside = ((x - cx) ** 2 + (y - cy) ** 2 < r**2)[..., None]
+        picture = np.where(inside, disc, sky * (1 - y[..., None]) + ground * y[..., None])
+        pictures[place] = np.clip(picture + generator.normal(0, 9, (side, side, 3)), 0, 255)
+    return pictures
+
+
+def _baseline(alone: dict, sigma: float) -> pd.DataFrame:
+    rows = []
+    for factor in (0.4, 0.7, 1.4, 2.0):
+        loss = 0.25 * abs(np.log(factor))
+        rows.append({"series": "sigma", "sigma": sigma * factor, "theta": np.nan,
+                     **{name: max(0.0, value * (1 - (0.3 if name == "nac" and factor < 1 else 1.6) * loss)) for name, value in alone.items()}})
+    return pd.DataFrame(rows)
