@@ -1,31 +1,35 @@
 """Fewer draws, the same guarantee: bounds over several looks, and a test that may be read at any time.
 
-Group-sequential bounds: the looks are fixed beforehand and share alpha, so the largest bound over the looks made is
-a lower bound at 1 - alpha (union bound), however it was decided to stop.
+Two ways to stop early soundly; k successes in t draws of probability p.
+- Group-sequential bounds: the looks are fixed beforehand and share alpha, so the largest bound over the looks made is a
+  lower bound at 1 - alpha (union bound), however it was decided to stop. They give a full radius.
+- An anytime-valid test of p <= p0: it may be read after any draw, for as long as one likes (Ville's inequality). It
+  gives a yes or no for one p0: 1/2 for a class or a selection, Phi(r / sigma) for a radius r.
 """
 
 import numpy as np
+from scipy.special import betainc, betaln
 
 from aces.counts import Counts, Looks, Round
 from aces.errors import InputError
-from aces.statistics import lower_bound
+from aces.statistics import check_alpha, lower_bound
 
 
 def looks_of(counts: Counts) -> Looks:
     """The looks at round BOUND; a run of fixed n is one look, which spends all of alpha."""
     if counts.looks is not None:
         return counts.looks
-    draws = counts.draws[Round.BOUND]
-    if draws.min(initial=counts.settings.n) != draws.max(initial=counts.settings.n):
-        raise InputError(f"the counts have {draws.min()} to {draws.max()} draws an image, expected {counts.settings.n} of "
-                         "each: a run that stops early must record its looks; sample again")
+    draws, n = counts.draws[Round.BOUND], counts.settings.n
+    if np.any(draws != n):
+        raise InputError(f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.n={n}: a run that "
+                         "stops early must record its looks; sample again")
     images = np.arange(len(counts.guess))
-    return Looks(draws=np.array([counts.settings.n]), spend=np.array([1.0]), made=np.ones(len(images), dtype=np.int64),
+    return Looks(draws=np.array([n]), spend=np.array([1.0]), made=np.ones(len(images), dtype=np.int64),
                  guessed=counts.classes[Round.BOUND, images, counts.guess][None], entropy=counts.entropy[Round.BOUND][None])
 
 
 def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarray:
-    """With probability >= 1 - alpha, for each image: every probability is at least the bound returned.
+    """With probability >= 1 - alpha, for each event: its probability is at least the bound returned.
 
     k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks made.
     Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
@@ -36,3 +40,59 @@ def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarra
         made = looks.made > j
         best[made] = np.maximum(best[made], lower_bound(k[j, made], n, alpha=spend * alpha))
     return best
+
+
+def log_evidence(k, t, *, p0) -> np.ndarray:
+    """log W, the evidence against p <= p0 after k successes in t draws; P[W ever >= 1/alpha] <= alpha if p <= p0.
+
+    W is the likelihood ratio of a mixture over p > p0 (Beta(1/2, 1/2), cut off at p0) to p0: a nonnegative martingale
+    of mean 1 at p0, a supermartingale below. Broadcasts; finite for any t.
+    """
+    k, misses = np.asarray(k, dtype=float), np.asarray(t, dtype=float) - k
+    prior = np.log(betainc(0.5, 0.5, 1 - p0)) + betaln(0.5, 0.5)
+    mixture = betaln(k + 0.5, misses + 0.5) + _log_betainc(misses + 0.5, k + 0.5, 1 - p0)
+    return mixture - prior - k * np.log(p0) - misses * np.log1p(-p0)
+
+
+class AnytimeTest:
+    """Tests of p <= p0 that may be read after any draw: feed the totals so far, stop where `decided`.
+
+        test = AnytimeTest(p0=0.5, alpha=0.001)
+        while not test.decided.all():
+            k, t = ...                  # totals so far, one for each event
+            test.update(k, t)
+
+    With probability >= 1 - alpha for each event, `certified` is true only if p > p0. `futile` (p is below p0, at the
+    level `futility`) only saves draws: giving up is always sound, so it costs no alpha.
+    """
+
+    def __init__(self, *, p0, alpha: float, futility: float = 0.05):
+        check_alpha(alpha)
+        check_alpha(futility)
+        if not np.all((np.asarray(p0) > 0) & (np.asarray(p0) < 1)):
+            raise InputError(f"p0={p0} not in (0, 1): it is the probability to exceed, such as 0.5")
+        self.p0, self.alpha, self.futility = p0, alpha, futility
+        self.certified = self.futile = np.False_
+
+    def update(self, k, t) -> np.ndarray:
+        """Take in k successes of t draws in total; returns `decided`. What was decided once stays decided."""
+        k, t = np.asarray(k), np.asarray(t)
+        if np.any((k < 0) | (k > t)):
+            raise InputError("k successes in t draws: expected 0 <= k <= t everywhere")
+        gain = log_evidence(k, t, p0=self.p0) >= -np.log(self.alpha)
+        loss = log_evidence(t - k, t, p0=1 - np.asarray(self.p0)) >= -np.log(self.futility)
+        certified, futile = self.certified, self.futile
+        self.certified = certified | (gain & ~futile)
+        self.futile = futile | (loss & ~self.certified)
+        return self.decided
+
+    @property
+    def decided(self) -> np.ndarray:
+        return self.certified | self.futile
+
+
+def _log_betainc(a, b, x):
+    """log of the regularised incomplete beta function; its first term, a little less, where it underflows."""
+    value = betainc(a, b, x)
+    first_term = a * np.log(x) + b * np.log1p(-x) - np.log(a) - betaln(a, b)
+    return np.where(value > 0, np.log(np.maximum(value, np.finfo(float).tiny)), first_term)

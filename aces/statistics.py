@@ -39,7 +39,7 @@ def radius(p_lower, *, sigma) -> np.ndarray:
         raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
     p_lower = np.asarray(p_lower, dtype=float)
     exact = sigma * ndtri(np.maximum(p_lower, 0.5))
-    return np.where(p_lower > 0.5, np.nextafter(exact, 0.0), 0.0)
+    return np.where(p_lower > 0.5, np.nextafter(exact, 0.0), 0.0)[()]
 
 
 def max_radius(n, *, sigma, alpha) -> np.ndarray:

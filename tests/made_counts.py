@@ -51,24 +51,19 @@ def assemble(counted, scores, invalid, settings) -> Counts:
 
 
 def with_looks(counts: Counts, rng, *, shares=(0.25, 0.5, 1.0), spend=(0.05, 0.1, 0.85)) -> Counts:
-    """The same counts, as if looked at on the way: each image stops after one, two or three looks."""
+    """The same draws, looked at on the way: each image stops after one, two or three looks."""
     images, n = len(counts.guess), counts.settings.n
     draws = np.array([int(share * n) for share in shares])
-    final = counts.entropy[1]
-    guessed = counts.classes[1, np.arange(images), counts.guess]
+    entropy = np.zeros((len(shares), images, BINS + 1), np.int64)
+    guessed = np.zeros((len(shares), images), np.int64)
     made = rng.integers(1, len(shares) + 1, size=images)
-    entropy = np.stack([rng.binomial(final, share) if share < 1 else final for share in shares])
-    hits = np.stack([np.minimum(rng.binomial(guessed, share) if share < 1 else guessed, n_j)
-                     for share, n_j in zip(shares, draws)])
-    for j, n_j in enumerate(draws):  # no look holds more draws than it made
-        excess = np.maximum(entropy[j].sum(axis=1) - n_j, 0)
-        for i in np.flatnonzero(excess):
-            order = np.flatnonzero(entropy[j, i])
-            for place in order:
-                cut = min(excess[i], entropy[j, i, place])
-                entropy[j, i, place] -= cut
-                excess[i] -= cut
-    for i, count in enumerate(made):
-        entropy[count:, i], hits[count:, i] = entropy[count - 1, i], hits[count - 1, i]
-    looks = Looks(draws=draws, spend=np.array(spend), made=made, guessed=hits, entropy=entropy)
+    for i in range(images):
+        scores, classes, invalid = counts.entropy[1, i], counts.classes[1, i], counts.invalid[1, i]
+        for j in range(len(shares) - 1, -1, -1):  # an earlier look holds some of the draws of the next
+            valid = rng.hypergeometric(scores.sum(), invalid, draws[j])
+            scores, invalid = rng.multivariate_hypergeometric(scores, valid, method="count"), draws[j] - valid
+            classes = rng.multivariate_hypergeometric(classes, valid)
+            entropy[j, i], guessed[j, i] = scores, classes[counts.guess[i]]
+        entropy[made[i]:, i], guessed[made[i]:, i] = entropy[made[i] - 1, i], guessed[made[i] - 1, i]
+    looks = Looks(draws=draws, spend=np.array(spend), made=made, guessed=guessed, entropy=entropy)
     return Counts(**{**vars(counts), "looks": looks})

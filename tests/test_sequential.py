@@ -1,0 +1,121 @@
+"""Early stopping keeps its promise: bounds over looks, and the test that may be read at any time."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import betaln
+from scipy.stats import binom
+
+from aces import composition, sequential, smoothing
+from aces.counts import Counts, Looks
+from aces.errors import InputError
+from aces.statistics import lower_bound
+from made_counts import random_counts, with_looks
+
+ALPHA = 0.001
+
+
+def first_certified(p0, p, *, alpha, horizon, runs, seed, chunk=1):
+    """(runs,) the draw at which the test certifies, read every `chunk` draws; horizon + 1 if it never does."""
+    successes = np.cumsum(np.random.default_rng(seed).random((runs, horizon)) < p, axis=1)[:, chunk - 1::chunk]
+    t = np.arange(chunk, horizon + 1, chunk)
+    crossed = sequential.log_evidence(successes, t, p0=p0) >= -np.log(alpha)
+    return np.where(crossed.any(axis=1), t[crossed.argmax(axis=1)], horizon + 1)
+
+
+@pytest.mark.parametrize("p0, p, published", [(.5, .999, 12), (.5, .9, 21), (.5, .7, 101), (.841, .95, 133), (.977, .999, 400)])
+def test_mean_draws(p0, p, published):
+    """RESEARCH.md, 2: mean draws at alpha = 0.001."""
+    draws = first_certified(p0, p, alpha=ALPHA, horizon=3000, runs=1500, seed=1)
+    assert draws.mean() == pytest.approx(published, rel=0.06)
+
+
+@pytest.mark.parametrize("p0", [0.5, 0.841, 0.977])
+@pytest.mark.parametrize("alpha", [0.05, 0.001])
+@pytest.mark.parametrize("chunk", [1, 50])
+def test_false_certificates_are_rare_however_often_one_looks(p0, alpha, chunk):
+    """P[certified within 2,000 draws] at the worst case p = p0, exactly, by following the distribution of k."""
+    undecided, certified = np.array([1.0]), 0.0
+    for t in range(1, 2001):
+        undecided = np.append(undecided, 0) * (1 - p0) + np.insert(undecided, 0, 0) * p0
+        if t % chunk == 0:
+            crossed = sequential.log_evidence(np.arange(t + 1), t, p0=p0) >= -np.log(alpha)
+            certified += undecided[crossed].sum()
+            undecided = np.where(crossed, 0, undecided)
+    assert alpha / 10 < certified <= alpha
+
+
+def test_evidence_is_the_mixture_likelihood_ratio():
+    """By numerical integration of the mixture's definition."""
+    for k, t, p0 in [(0, 0, 0.5), (7, 10, 0.5), (30, 40, 0.6), (2, 12, 0.4), (90, 91, 0.9)]:
+        density = lambda p: p ** (k - 0.5) * (1 - p) ** (t - k - 0.5) / np.exp(betaln(0.5, 0.5))
+        weight = quad(lambda p: p ** -0.5 * (1 - p) ** -0.5, p0, 1)[0] / np.exp(betaln(0.5, 0.5))
+        expected = quad(density, p0, 1)[0] / weight / (p0 ** k * (1 - p0) ** (t - k))
+        assert sequential.log_evidence(k, t, p0=p0) == pytest.approx(np.log(expected), rel=1e-5, abs=1e-6)
+
+
+def test_evidence_is_a_martingale_at_p0():
+    """E[W_(t+1) | k] = W_t at p = p0, so E[W_t] = 1 for every t."""
+    for p0 in (0.5, 0.9):
+        for t in (1, 20, 300):
+            k = np.arange(t + 1)
+            assert (binom.pmf(k, t, p0) * np.exp(sequential.log_evidence(k, t, p0=p0))).sum() == pytest.approx(1, rel=1e-9)
+
+
+def test_evidence_stays_finite_for_many_draws():
+    t = 10**8
+    k = np.array([0, t // 10, t // 2, int(0.9 * t), t])
+    found = sequential.log_evidence(k, t, p0=0.5)
+    assert np.all(np.isfinite(found)) and np.all(np.diff(found) > 0) and found[-1] > 1e7
+
+
+def test_anytime_test_decides_and_remembers():
+    test = sequential.AnytimeTest(p0=0.5, alpha=ALPHA)
+    assert not test.update([5, 5, 0], [10, 10, 10])[:2].any()
+    test.update([100, 50, 5], [105, 100, 100])
+    assert list(test.certified) == [True, False, False] and list(test.futile) == [False, False, True]
+    test.update([100, 50, 900], [1000, 100, 1000])
+    assert list(test.certified) == [True, False, False], "a decision stands, whatever comes later"
+
+
+@pytest.mark.parametrize("wrong", [dict(p0=1.0, alpha=0.1), dict(p0=0.5, alpha=0), dict(p0=0.5, alpha=0.1, futility=1)])
+def test_anytime_test_refuses_bad_settings(wrong):
+    with pytest.raises(InputError):
+        sequential.AnytimeTest(**wrong)
+
+
+def test_group_bound_is_the_best_bound_of_the_looks_made():
+    looks = Looks(draws=np.array([10, 100]), spend=np.array([0.1, 0.9]), made=np.array([1, 2, 2]),
+                  guessed=np.array([[10, 10, 9], [10, 50, 99]]), entropy=np.zeros((2, 3, 1001), np.int64))
+    first, second = lower_bound([10, 10, 9], 10, alpha=0.1 * ALPHA), lower_bound([10, 50, 99], 100, alpha=0.9 * ALPHA)
+    expected = [first[0], max(first[1], second[1]), second[2]]
+    assert np.array_equal(sequential.group_lower_bound(looks.guessed, looks, alpha=ALPHA), expected)
+
+
+def test_group_bounds_hold_under_the_worst_stopping():
+    """Over 200,000 runs that stop at the look most favourable to a false claim: the bound fails with rate <= alpha."""
+    runs, p, alpha = 200_000, 0.6, 0.02
+    rng, draws = np.random.default_rng(0), np.array([50, 200, 800])
+    k = np.cumsum(rng.binomial(np.diff(draws, prepend=0)[:, None], p, size=(3, runs)), axis=0)
+    for made in (np.full(runs, 3), rng.integers(1, 4, runs)):
+        looks = Looks(draws=draws, spend=np.array([0.2, 0.3, 0.5]), made=made, guessed=k, entropy=k[..., None])
+        false = (sequential.group_lower_bound(k, looks, alpha=alpha) > p).sum()
+        assert 0 < false and binom.sf(false - 1, runs, alpha) > 1e-4
+
+
+def test_adaptive_counts_at_theta_one_equal_the_certification_network():
+    rng = np.random.default_rng(3)
+    counts = with_looks(random_counts(rng, images=200, n=400), rng)
+    outcomes = composition.certify(counts, rng.integers(0, 3, 200), sigma=0.5, alpha=0.01, thetas=[1.0])
+    alone = smoothing.certify(counts, sigma=0.5, alpha=0.01)
+    assert (alone.radius > 0).sum() > 20
+    assert np.array_equal(outcomes.prediction[:, 0], alone.prediction)
+    assert np.array_equal(outcomes.radius[:, 0], alone.radius)
+
+
+def test_counts_that_stopped_without_looks_are_refused():
+    counts = random_counts(np.random.default_rng(0), images=3)
+    classes = counts.classes.copy()
+    classes[1, 0, 0] += 1
+    with pytest.raises(InputError, match="looks"):
+        sequential.looks_of(Counts(**{**vars(counts), "classes": classes}))
