@@ -1,6 +1,6 @@
 """Training: one loop, one file a method."""
 
 from aces.training.loop import train_network
-from aces.training.methods import Batch, Loss, Method, resolve, standard
+from aces.training.methods import Batch, Loss, Method, resolve
 
-__all__ = ["Batch", "Loss", "Method", "resolve", "standard", "train_network"]
+__all__ = ["Batch", "Loss", "Method", "resolve", "train_network"]

@@ -5,6 +5,8 @@ Over m noisy copies of an image with predictions p_i and their mean p:
     cross-entropy + lambda * mean_i KL(p || p_i) + eta * H(p)
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -36,4 +38,4 @@ def entropy(log_p: Tensor) -> Tensor:
 
 
 def _log_mean(log_p: Tensor) -> Tensor:
-    return torch.logsumexp(log_p, dim=0) - torch.log(torch.tensor(float(len(log_p)), device=log_p.device))
+    return torch.logsumexp(log_p, dim=0) - math.log(len(log_p))

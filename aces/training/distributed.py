@@ -4,6 +4,7 @@ Each process takes its share of every batch, so the batch, the order and the aug
 the noise is drawn by each process for its own images. Batch norm uses each process's share, as in the published recipes.
 """
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ def join(device: torch.device) -> Group:
         return Group()
     if not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
     return Group(dist.get_rank(), dist.get_world_size())
 
 
