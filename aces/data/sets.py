@@ -46,18 +46,31 @@ def read_eval(path: str | Path) -> EvalSet:
 
 
 def write_train(path: str | Path, data: TrainSet) -> None:
-    """Write `data` as npz: the same images give the same bytes. Of a folder dataset only the paths are kept."""
+    """Write `data` as npz: the same images give the same bytes. Of a folder only the paths below it are kept."""
     if isinstance(data.image, np.ndarray):
         write_arrays(path, image=data.image, label=data.label)
     else:
-        write_arrays(path, path=np.array([os.fsencode(image) for image in data.image]), label=data.label)
+        root = _image_folder() if data.image else Path()
+        names = [os.fsencode(image.relative_to(root)) for image in data.image]
+        write_arrays(path, path=np.array(names, dtype=bytes), label=data.label)
 
 
 def read_train(path: str | Path) -> TrainSet:
     """Read what `write_train` wrote."""
     arrays = _read_arrays(path)
-    image = arrays["image"] if "image" in arrays else [Path(os.fsdecode(name)) for name in arrays["path"].tolist()]
-    return TrainSet(image=image, label=arrays["label"])
+    if len(arrays["label"]) == 0:
+        raise InputError(f"{path} has no training images: complete the dataset (its folder train) and run `dvc repro -f subsample`, "
+                         "or name published checkpoints in params.yaml")
+    if "image" in arrays:
+        return TrainSet(image=arrays["image"], label=arrays["label"])
+    root = _image_folder()
+    return TrainSet(image=[root / os.fsdecode(name) for name in arrays["path"].tolist()], label=arrays["label"])
+
+
+def _image_folder() -> Path:
+    """Where the images of the one dataset lie that is not an array. It may be elsewhere on another machine."""
+    from aces.data import imagenet
+    return imagenet.folder()
 
 
 def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:

@@ -1,0 +1,64 @@
+"""`aces import CHECKPOINT`: a published checkpoint becomes a file that params.yaml can name."""
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from aces import params
+from aces.console import console
+
+EXAMPLE = "aces import aces-models/cifar10/gaussian/noise_0.25/checkpoint.pth.tar --dataset cifar10"
+
+NORMALIZATIONS = ("auto", "full", "center", "none")  # as in aces.models.checkpoints, which is slow to import
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT",
+                        help="a file of Cohen et al., SmoothAdv, MACER, Consistency, ACES, LaNet, torchvision, or a state dict")
+    parser.add_argument("--dataset", choices=params.DATASETS, help="what it was trained on (default: the dataset of params.yaml)")
+    parser.add_argument("--arch", help="its network, where the file does not say")
+    parser.add_argument("--normalization", choices=NORMALIZATIONS, default="auto",
+                        help="full: (x - mean) / std; center: x - mean; none: x (default: auto, by evidence)")
+    parser.add_argument("--out", type=Path, help="the file to write (default: checkpoints/<dataset>-<network>-<hash>.safetensors)")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():  # progress is not JSON
+        findings, notes = _convert(args)
+    if args.json:
+        print(json.dumps(findings | {"notes": notes}, indent=2))
+    else:
+        for note in notes:
+            console.print(note, markup=False, soft_wrap=True)
+    return 1 if findings["near_chance"] else 0
+
+
+def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
+    """Write the converted file; what was found, for scripts and for people."""
+    from aces import models
+    from aces.models.checkpoints import accuracy_of, evaluation_images
+    dataset = args.dataset or params.load().dataset.name
+    evaluation = evaluation_images(dataset)
+    found = models.import_checkpoint(args.checkpoint, dataset=dataset, normalization=args.normalization, arch=args.arch,
+                                     evaluation=evaluation)
+    fingerprint = models.fingerprint(found.module)
+    out = args.out or Path("checkpoints") / f"{dataset}-{found.arch}-{fingerprint[:8]}.safetensors"
+    models.save_model(out, found.module, arch=found.arch, num_classes=found.num_classes, mean=found.mean, std=found.std,
+                      dataset=dataset, source=args.checkpoint.name, format=found.format)
+    findings = {
+        "out": str(out), "format": found.format, "arch": found.arch, "num_classes": found.num_classes,
+        "parameters": sum(weight.numel() for weight in found.module.parameters()), "normalization": found.normalization,
+        "mean": found.mean, "std": found.std, "sigma": found.sigma, "accuracy_by_normalization": found.accuracy,
+        "accuracy": accuracy_of(found.module, evaluation) if found.accuracy else None,
+        "near_chance": found.near_chance, "fingerprint": fingerprint}
+    notes = list(found.notes)
+    if found.accuracy:
+        notes.append(f"accuracy on all {len(evaluation.label)} evaluation images, without noise: {findings['accuracy']:.1%}")
+    if found.near_chance:
+        notes.append("warning: hardly better than chance; are the dataset, the network and the normalisation right?")
+    roles = "select.checkpoint" if found.num_classes == 2 else "core.checkpoint or certify.checkpoint"
+    notes.append(f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} (`dvc add {out}` lets queued runs see it)")
+    return findings, notes

@@ -1,0 +1,84 @@
+"""`aces profile list`, `aces profile use NAME`: complete parameter sets."""
+
+import argparse
+import json
+from pathlib import Path
+
+from aces import params, runtime
+from aces.console import console
+from aces.errors import InputError
+
+EXAMPLE = "aces profile use cifar10-gaussian"
+PARAMS = Path("params.yaml")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show the profiles, and which one is in place")
+    listing.add_argument("--json", action="store_true", help="print them as JSON")
+    use = actions.add_parser("use", help="write a profile to params.yaml")
+    use.add_argument("name", metavar="NAME", help="a name from `aces profile list`")
+
+
+def run(args: argparse.Namespace) -> int:
+    return _list(as_json=args.json) if args.action == "list" else _use(args.name)
+
+
+def profiles() -> dict[str, Path]:
+    """name -> file, of the repository this is called in."""
+    folder = Path("profiles") if Path("profiles").is_dir() else runtime.root() / "profiles"
+    found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if not found:
+        raise InputError(f"{folder} has no profiles: run this in the project's folder")
+    return found
+
+
+def purpose(path: Path) -> str:
+    """The comment at the top of a profile."""
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return " ".join(lines)
+
+
+def _list(*, as_json: bool) -> int:
+    current = PARAMS.read_text() if PARAMS.is_file() else None
+    rows = [{"name": name, "purpose": purpose(path), "in_place": path.read_text() == current} for name, path in profiles().items()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        console.print(f"{'*' if row['in_place'] else ' '} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _use(name: str) -> int:
+    known = profiles()
+    if name not in known:
+        raise InputError(f"profile {name!r} is unknown: expected one of {', '.join(known)}")
+    params.load(known[name])  # refuses a broken profile before anything is replaced
+    replaced = _what_is_in_place(known)
+    PARAMS.write_text(known[name].read_text())
+    console.print(f"params.yaml is now {name}; {replaced}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _what_is_in_place(known: dict[str, Path]) -> str:
+    if not PARAMS.is_file():
+        return "there was none before"
+    text = PARAMS.read_text()
+    for name, path in known.items():
+        if path.read_text() == text:
+            return f"it was {name}"
+    try:
+        before = params.flatten(params.load(PARAMS))
+    except InputError:
+        return "it replaced a file that was not valid"
+    distance = {name: [key for key, value in params.flatten(params.load(path)).items() if before.get(key) != value]
+                for name, path in known.items()}
+    nearest = min(distance, key=lambda name: len(distance[name]))
+    changes = ", ".join(f"{key}={before.get(key)}" for key in distance[nearest])
+    return f"it replaced {nearest} with {changes}" if changes else f"it replaced {nearest} in other words"
