@@ -45,10 +45,11 @@ def scores(outcomes: Outcomes, natural: np.ndarray, label: np.ndarray, *, radii)
     Certified accuracy at r: the answer is right and its radius at least r; at 0 every right answer counts, the core's too.
     Selection rate at r: the certification network is certifiably selected within r (whether or not its class is certified).
     """
-    correct = outcomes.prediction == label[:, None]
+    label = label[:, None]
+    correct = _right(outcomes.prediction, label)
     selected = outcomes.selection > 0
     return {
-        "nac": natural == label[:, None],
+        "nac": _right(natural, label),
         "acr": np.where(correct, outcomes.radius, 0.0),
         "abstention": outcomes.route == Route.ABSTAIN,
         "core_rate": outcomes.route == Route.CORE,
@@ -59,9 +60,9 @@ def scores(outcomes: Outcomes, natural: np.ndarray, label: np.ndarray, *, radii)
 
 def individual(smoothed: Smoothed, natural: np.ndarray, label: np.ndarray, *, radii) -> dict[str, float]:
     """The same metrics for a network on its own: nac, acr, abstention, certified_accuracy@<r>; natural: (N,)."""
-    correct = smoothed.prediction == label
+    correct = _right(smoothed.prediction, label)
     return {
-        "nac": float((natural == label).mean()),
+        "nac": float(_right(natural, label).mean()),
         "acr": float(np.where(correct, smoothed.radius, 0.0).mean()),
         "abstention": float((smoothed.prediction == ABSTAIN).mean()),
         **{f"certified_accuracy@{r:g}": float((correct & (smoothed.radius >= r)).mean()) for r in radii},
@@ -77,3 +78,7 @@ def summary(curve: pd.DataFrame, *, n: int, sigma: float, alpha: float) -> dict[
         "nac_first_theta": float(first["nac"]), "nac_last_theta": float(last["nac"]),
         "abstention_max": float(curve["abstention"].max()),
     }
+
+
+def _right(answer: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return (answer == label) & (answer != ABSTAIN)  # an unlabelled image has the label -1 too

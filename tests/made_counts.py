@@ -4,27 +4,29 @@ import numpy as np
 
 from aces.counts import BINS, Counts, Looks, Settings
 
-GRID = np.arange(BINS + 1)
-
 
 def settings(n0, n, n_predict) -> Settings:
     return Settings(sigma=0.5, n0=n0, n=n, n_predict=n_predict, seed=0, chunk=100, model="none")
 
 
-def from_probabilities(p_select, p_class, *, n0, n, n_predict, rng, theta=0.5, p_invalid=0.0) -> Counts:
-    """Draws of images whose selection at `theta` and class are independent: P[score <= theta] = p_select (N,),
-    classes with probabilities p_class (N, K). Scores lie in two bins, one on each side of theta."""
-    p_select, p_class = np.asarray(p_select, dtype=float), np.asarray(p_class, dtype=float)
-    images, classes = p_class.shape
-    below, above = int(round(theta * BINS)), int(round(theta * BINS)) + 1
+def from_joint(joint, *, images, n0, n, n_predict, rng, guess=None, theta=0.5, p_invalid=0.0) -> Counts:
+    """Draws of `images` images with P[selects s and is of class c] = joint[s, c]; scores lie just below or above theta.
+
+    guess = (s_hat, c_hat) forces round GUESS, on which the guarantee must not depend.
+    """
+    joint = np.asarray(joint, dtype=float)
+    classes, places = joint.shape[1], (int(theta * BINS) + 1, int(theta * BINS))  # bins of a draw that selects 0, 1
     counted, scores = np.zeros((3, images, classes), np.int64), np.zeros((3, images, BINS + 1), np.int32)
     invalid = np.zeros((3, images), np.int64)
     for round_, draws in enumerate((n0, n, n_predict)):
         invalid[round_] = rng.binomial(draws, p_invalid, size=images)
-        valid = draws - invalid[round_]
-        counted[round_] = rng.multinomial(valid, p_class)
-        scores[round_, :, below] = rng.binomial(valid, p_select)
-        scores[round_, :, above] = valid - scores[round_, :, below]
+        cells = rng.multinomial(draws - invalid[round_], joint.ravel()).reshape(images, 2, classes)
+        if round_ == 0 and guess is not None:
+            cells = np.zeros_like(cells)
+            cells[:, guess[0], guess[1]] = draws
+            invalid[round_] = 0
+        counted[round_] = cells.sum(axis=1)
+        scores[round_][:, places] = cells.sum(axis=2)
     return assemble(counted, scores, invalid, settings(n0, n, n_predict))
 
 
