@@ -1,0 +1,5 @@
+"""Noise sampling: networks and images -> counts."""
+
+from aces.sampling.sampler import sample
+
+__all__ = ["sample"]

@@ -1,0 +1,200 @@
+"""The forward pass: the fastest way to run a network on a device, chosen once and named in the counts.
+
+A `Network` can be sent to other processes; `open(device)` makes it callable there. Its backend's name is part of what
+the draws depend on, since two ways differ in the last digits of the logits.
+"""
+
+import contextlib
+import copy
+import functools
+import logging
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from aces import models
+from aces.console import console
+from aces.errors import InputError
+from aces.sampling import cuda
+
+Forward = Callable[[Tensor], list[Tensor]]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
+
+_SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
+_TOLERANCE = 1e-2     # of the logits' scale: far above rounding (3e-4), far below another network
+
+
+@dataclass(frozen=True)
+class OnnxNetwork:
+    """ONNX Runtime on a CPU, one thread a call: batch norm is folded into the convolutions, layouts are blocked."""
+
+    model: bytes
+    backend: str
+    batch: int
+
+    def open(self, device: torch.device) -> Forward:
+        import onnxruntime
+
+        assert device.type == "cpu"
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
+        (name,) = [value.name for value in session.get_inputs()]
+        return lambda x: [torch.from_numpy(logits) for logits in session.run(None, {name: x.numpy()})]
+
+
+@dataclass(frozen=True)
+class TorchNetwork:
+    """torch, channels-last; on a GPU compiled and recorded as a CUDA graph."""
+
+    module: nn.Module
+    shape: tuple[int, int, int]
+    precision: str
+    backend: str
+    batch: int
+
+    def open(self, device: torch.device) -> Forward:
+        module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
+        if device.type == "cuda":
+            return cuda.record(module, batch=self.batch, shape=self.shape, precision=self.precision, device=device)
+        autocast = functools.partial(torch.autocast, device.type, enabled=self.precision != "float32",
+                                     dtype=getattr(torch, self.precision) if self.precision != "float32" else None)
+
+        def forward(x: Tensor) -> list[Tensor]:
+            with autocast():
+                return list(module(x.contiguous(memory_format=torch.channels_last)))
+        return forward
+
+
+Network = OnnxNetwork | TorchNetwork
+
+
+class _Stack(nn.Module):
+    """The networks that see each draw, as one."""
+
+    def __init__(self, *networks: nn.Module):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(network(x) for network in self.networks)
+
+
+_known: "weakref.WeakKeyDictionary[nn.Module, tuple[tuple, Network]]" = weakref.WeakKeyDictionary()
+
+
+def prepare(model: nn.Module, select: nn.Module | None, *, example: Tensor, num_classes: int, precision: str,
+            device: torch.device) -> Network:
+    """Choose the way to run `model` (and `select`) on a device, after checking that they can be run at all.
+
+    example: (D, C, H, W), a few noisy images. A network seen before is not prepared again.
+    """
+    key = (hash_of(model, select), id(select), tuple(example.shape[1:]), num_classes, precision, _place(device))
+    if model in _known and _known[model][0] == key:
+        return _known[model][1]
+    module = _frozen(model, select)
+    check(module, example, num_classes=num_classes)
+    network = _choose(module, example, precision=precision, device=device)
+    _known[model] = key, network
+    return network
+
+
+def hash_of(model: nn.Module, select: nn.Module | None) -> str:
+    """The model hash of the counts: of the network, and of the selection network if there is one."""
+    return models.fingerprint(model if select is None else _Stack(model, select))
+
+
+@torch.inference_mode()
+def check(module: nn.Module, example: Tensor, *, num_classes: int) -> None:
+    """Raise InputError unless the networks give the right number of logits, for each image on its own."""
+    shape = tuple(example.shape[1:])
+    try:
+        together = module(example)
+        alone = module(example[:1])
+    except Exception as error:
+        raise InputError(f"the network cannot run images of shape {shape}: {_line(error)}") from error
+    for name, logits, single, expected in zip(("network", "selection network"), together, alone, (num_classes, 2)):
+        if not isinstance(logits, Tensor) or logits.shape != (len(example), expected):
+            found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise InputError(f"the {name} gives {found} for {len(example)} images: expected logits of shape "
+                             f"({len(example)}, {expected}), one for each class")
+        if not _agree(logits[:1], single):
+            raise InputError(f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
+                             "no certificate can hold; is a layer using batch statistics or dropout in eval mode?")
+
+
+def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch.device) -> Network:
+    small = example[0].numel() <= _SMALL
+    if device.type == "cpu" and precision == "float32":
+        try:
+            network = OnnxNetwork(_export(module, example), f"onnxruntime {_version('onnxruntime')}", 64 if small else 16)
+            _check_same(network, module, example)
+            return network
+        except Exception as error:
+            console.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
+                          markup=False)
+    batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
+    return TorchNetwork(module, tuple(example.shape[1:]), precision, f"torch {_version('torch')} {_place(device)}", batch)
+
+
+def _export(module: nn.Module, example: Tensor) -> bytes:
+    """The networks as an ONNX model for batches of any size."""
+    with _silence():
+        program = torch.onnx.export(module, (example,), dynamo=True, verbose=False,
+                                    dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+        return program.model_proto.SerializeToString()
+
+
+@torch.inference_mode()
+def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
+    """The exported network is the one that was given: by its logits, also for a batch of another size."""
+    forward = network.open(torch.device("cpu"))
+    for x in (example, example[:1]):
+        for given, exported in zip(module(x), forward(x), strict=True):
+            if not _agree(given, exported):
+                raise RuntimeError("its logits differ after export")
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    scale = a.nan_to_num(0.0, 0.0, 0.0).abs().max().item()
+    return torch.allclose(a.float(), b.float(), rtol=0, atol=_TOLERANCE * (scale + 1e-3), equal_nan=True)
+
+
+def _frozen(model: nn.Module, select: nn.Module | None) -> nn.Module:
+    """A copy on the CPU in eval mode, which leaves the caller's networks as they are."""
+    stack = _Stack(*(network for network in (model, select) if network is not None))
+    return copy.deepcopy(stack).cpu().eval().requires_grad_(False)
+
+
+@contextlib.contextmanager
+def _silence():
+    """The exporter's warnings speak to developers of torch."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _place(device: torch.device) -> str:
+    """Where the noise is made and the kernels are chosen: both may depend on the kind of GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package).partition("+")[0]
+
+
+def _line(error: Exception) -> str:
+    """The first line of an error's text."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

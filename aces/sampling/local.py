@@ -1,0 +1,79 @@
+"""This machine's engine: one thread a worker, each with one core of the CPU or one GPU.
+
+Threads suffice: noise, forward pass and counting run outside Python's lock, and one copy of the network serves all.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import islice
+
+import numpy as np
+import torch
+
+from aces.errors import InputError
+from aces.sampling.count import Counter, Job
+
+
+def devices(name: str) -> list[torch.device]:
+    """The devices that `auto`, `cpu`, `cuda` (every GPU) or `cuda:1` name."""
+    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    if name == "cpu" or (name == "auto" and not gpus):
+        return [torch.device("cpu")]
+    if name in ("auto", "cuda") and gpus:
+        return _alike(gpus)
+    found = [gpu for gpu in gpus if str(gpu) == name]
+    if not found:
+        raise InputError(f"device={name!r} is not on this machine: expected auto, {', '.join(['cpu', *map(str, gpus)])}")
+    return found
+
+
+def _alike(gpus: list[torch.device]) -> list[torch.device]:
+    """The GPUs of the same kind as the first: another kind makes other noise and other last digits."""
+    return [gpu for gpu in gpus if torch.cuda.get_device_name(gpu) == torch.cuda.get_device_name(gpus[0])]
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class LocalEngine:
+    """Counts jobs on this machine's devices."""
+
+    def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
+        opened = {place: counter.open(place) for place in places}
+        if places[0].type == "cpu":
+            places = places * (workers or cores())
+        self._workers = [opened[place] for place in places[:workers]]
+        self._mine = threading.local()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, np.ndarray]]:
+        """Each job with its counts, as they get finished."""
+        free, stop, threads = queue.SimpleQueue(), threading.Event(), torch.get_num_threads()
+        for worker in self._workers:
+            free.put(worker)
+        pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
+        jobs, pending = iter(jobs), {}
+        try:
+            while True:
+                # Two jobs a worker: a job may wait for a worker, never a worker for a job.
+                for job in islice(jobs, 2 * len(self._workers) - len(pending)):
+                    pending[pool.submit(self._serve, job, stop)] = job
+                if not pending:
+                    return
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    yield pending.pop(future), future.result()
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
+
+    def _start(self, free: queue.SimpleQueue) -> None:
+        self._mine.count = free.get()
+        torch.set_num_threads(1)  # the workers are the parallelism
+
+    def _serve(self, job: Job, stop: threading.Event) -> np.ndarray:
+        return self._mine.count(job, stop)

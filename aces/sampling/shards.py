@@ -1,0 +1,161 @@
+"""Partial work that survives: `<scratch>/<fingerprint>/` keeps the counts of every finished unit.
+
+`units.log` has one line a unit: a checksum, the unit's key, its counts. A line that is cut short or damaged fails its
+checksum and is dropped, so its unit is drawn again; a key counts once, however often it is there. Only the sampler that
+holds `lock` writes. `about.json` says what the draws depend on.
+"""
+
+import base64
+import errno
+import hashlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from aces.errors import InputError
+
+LOG = "units.log"
+_SYNC_SECONDS = 2.0  # of work at most is lost when the machine itself goes down; a killed process loses none
+
+
+class Shards:
+    """The finished units of one fingerprint. Made by `open_shards`, which holds the lock."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / LOG
+        self._places = _repaired(self.path)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._synced = time.monotonic()
+
+    def get(self, key: str, *, width: int) -> np.ndarray | None:
+        """(G, width) counts of a unit that an earlier run finished, else None."""
+        if key not in self._places:
+            return None
+        offset, length = self._places[key]
+        return _table(os.pread(self._file, length, offset), width=width)
+
+    def add(self, key: str, table: np.ndarray) -> None:
+        """Keep a unit's counts. Once this returns, killing the process does not lose them."""
+        line = _line(key, table)
+        try:
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if time.monotonic() - self._synced > _SYNC_SECONDS:
+                self.sync()
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({error.strerror}): make room and run again; what is "
+                             "finished is kept") from error
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+@contextmanager
+def open_shards(folder: Path, *, about: dict) -> Iterator[Shards]:
+    """The shards in `folder`, for this process alone. `about` is written beside them on the first run."""
+    _make(folder)
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(f"{folder} is in use by {_owner(folder)}: wait for it to finish, or end it; "
+                         "its work is kept either way") from None
+    try:
+        _write(folder / "owner", f"process {os.getpid()} on {os.uname().nodename}")
+        if not (folder / "about.json").exists():
+            _write(folder / "about.json", json.dumps(about, indent=1, sort_keys=True))
+        shards = Shards(folder)
+        try:
+            yield shards
+            shards.sync()
+        finally:
+            shards.close()
+    finally:
+        lock.release()
+
+
+def read_keys(folder: Path) -> list[str]:
+    """The keys of the finished units, for a look from outside: no lock is taken, nothing is changed."""
+    return list(_scan(folder / LOG)[0])
+
+
+def _repaired(path: Path) -> dict[str, tuple[int, int]]:
+    """Where each unit's line is, after dropping the lines that are damaged."""
+    places, size = _scan(path)
+    if size == sum(length for _, length in places.values()):
+        return places
+    temporary = path.with_suffix(".tmp")
+    with open(path, "rb") as old, open(temporary, "wb") as new:
+        for offset, length in places.values():
+            old.seek(offset)
+            new.write(old.read(length))
+        new.flush()
+        os.fsync(new.fileno())
+    os.replace(temporary, path)
+    return _scan(path)[0]
+
+
+def _scan(path: Path) -> tuple[dict[str, tuple[int, int]], int]:
+    """(offset, length) of the sound lines by key, and the size of the file."""
+    places, offset = {}, 0
+    if path.exists():
+        with open(path, "rb") as file:
+            for line in file:
+                if (key := _sound_key(line)) is not None:
+                    places.setdefault(key, (offset, len(line)))
+                offset += len(line)
+    return places, offset
+
+
+def _line(key: str, table: np.ndarray) -> bytes:
+    assert table.min() >= 0 and table.max() < 2**31, "counts of a unit fit in 31 bits"
+    rest = key.encode() + b" " + base64.b64encode(zlib.compress(table.astype("<i4").tobytes(), 1)) + b"\n"
+    return _checksum(rest) + b" " + rest
+
+
+def _sound_key(line: bytes) -> str | None:
+    checksum, _, rest = line.partition(b" ")
+    return rest.partition(b" ")[0].decode() if rest.endswith(b"\n") and checksum == _checksum(rest) else None
+
+
+def _table(line: bytes, *, width: int) -> np.ndarray:
+    values = np.frombuffer(zlib.decompress(base64.b64decode(line.split()[2])), dtype="<i4")
+    return values.reshape(-1, width).astype(np.int64)
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest()[:16].encode()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the scratch folder {folder} cannot be made ({error.strerror}): is its parent writable?") from None
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}): make room and run again") from None
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / "owner").read_text()
+    except OSError:
+        return "another sampler"
