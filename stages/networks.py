@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from aces import data, models, runtime
+from aces.console import console
+from aces.models.checkpoints import evaluation_images, import_checkpoint
 from aces.params import NO_CHECKPOINT, Params, Train
 from aces.tracking import StageRun
 from aces.training import Method, train_network
@@ -31,8 +33,7 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
                             title=role, on_epoch=on_epoch)
     if int(os.environ.get("RANK", 0)) > 0:
         sys.exit(0)  # the main process has the same network and writes it
-    summary = {"parameters": sum(weight.numel() for weight in network.parameters())}
-    return network, summary | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+    return network, {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
 
 
 def use_all_gpus(stage: str) -> None:
@@ -43,12 +44,20 @@ def use_all_gpus(stage: str) -> None:
                                   "-m", stage])
 
 
+def take(params: Params, run: StageRun, checkpoint: str, *, role: str, arch: str, num_classes: int) -> dict:
+    """A published network in place of a trained one, and its summary; what was found in the file is said."""
+    dataset = params.dataset.name
+    found = import_checkpoint(checkpoint, dataset=dataset, arch=arch, num_classes=num_classes, evaluation=evaluation_images(dataset))
+    for note in found.notes:
+        console.print(f"{role}: {note}", markup=False)
+    _write(params, run, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
+           checkpoint=Path(checkpoint).name)
+    return {"parameters": _count(found.module)}
+
+
 def write_network(params: Params, run: StageRun, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
     info = data.info(params.dataset.name)
-    path = Path("models") / f"{role}.safetensors"
-    models.save_model(path, network, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std,
-                      dataset=params.dataset.name, **metadata)
-    run.log_tags({f"aces.model.{role}": models.fingerprint(network)})
+    _write(params, run, network, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
 
 
 def published(checkpoint: str) -> bool:
@@ -57,3 +66,12 @@ def published(checkpoint: str) -> bool:
 
 def read_training(params: Params) -> data.TrainSet:
     return data.read_train(Path("data") / params.dataset.name / "train.npz")
+
+
+def _write(params: Params, run: StageRun, network: nn.Module, *, role: str, **metadata) -> None:
+    models.save_model(Path("models") / f"{role}.safetensors", network, dataset=params.dataset.name, **metadata)
+    run.log_tags({f"aces.model.{role}": models.fingerprint(network)})
+
+
+def _count(network: nn.Module) -> int:
+    return sum(weight.numel() for weight in network.parameters())

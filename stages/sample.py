@@ -10,10 +10,11 @@ from aces.counts import Counts, write_counts
 from aces.params import Params
 from aces.sampling import sample as draw
 from aces.tracking import StageRun
-from stages.runner import run_stage
+from stages.runner import run_stage, write_json
 
 SAMPLES = Path("samples")
 COMPARISON = SAMPLES / "comparison"
+STOPPING_THETAS = [step / 100 for step in range(101)]  # an adaptive run stops an image when all of these are settled
 
 
 def sample(params: Params, run: StageRun) -> dict:
@@ -28,7 +29,7 @@ def sample(params: Params, run: StageRun) -> dict:
     counts = draw_counts(params, evaluation, certify, sigma=params.sigma, select=select, adaptive=True)
     write_counts(SAMPLES / "counts.npz", counts)
 
-    COMPARISON.mkdir(exist_ok=True)
+    write_json(COMPARISON / "contents.json", {"sigmas": params.baseline.sigmas, "entropy": select is not None})
     if select is not None:
         write_counts(COMPARISON / "entropy.npz", draw_counts(params, evaluation, certify, sigma=params.sigma))
     for sigma in params.baseline.sigmas:
@@ -40,10 +41,11 @@ def sample(params: Params, run: StageRun) -> dict:
 def draw_counts(params: Params, evaluation: data.EvalSet, certify: torch.nn.Module, *, sigma: float,
                 select: torch.nn.Module | None = None, adaptive: bool = False) -> Counts:
     settings, environment = params.sample, runtime.from_environment()
+    early = settings.adaptive if adaptive and settings.adaptive.enabled else None
     return draw(certify, evaluation.image, sigma=sigma, num_classes=len(evaluation.classes), n0=settings.n0, n=settings.n,
                 n_predict=settings.n_predict, seed=params.seed, chunk=settings.chunk, precision=settings.precision,
                 index=evaluation.index, label=evaluation.label, select=select,
-                adaptive=settings.adaptive if adaptive and settings.adaptive.enabled else None,
+                adaptive=early, thetas=STOPPING_THETAS, alpha=settings.adaptive.alpha,
                 device=environment.device, workers=environment.workers, engine=environment.engine,
                 scratch=runtime.scratch() / "sampling")
 

@@ -14,12 +14,11 @@ TEACHER = Path("models/teacher")
 
 
 def train_certify(params: Params, run: StageRun) -> dict:
-    certify = params.certify
+    certify, classes = params.certify, data.info(params.dataset.name).num_classes
     if networks.published(certify.checkpoint):
-        summary = networks.take(params, run, certify.checkpoint, role="certify", arch=certify.arch)
+        summary = networks.take(params, run, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
     else:
         networks.use_all_gpus("stages.train_certify")
-        classes = data.info(params.dataset.name).num_classes
         network, summary = networks.train(
             params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
             method=methods.resolve(certify, params.sigma), training=networks.read_training(params), num_classes=classes)

@@ -9,11 +9,10 @@ from stages.runner import run_stage
 
 
 def train_core(params: Params, run: StageRun) -> dict:
-    core = params.core
+    core, classes = params.core, data.info(params.dataset.name).num_classes
     if networks.published(core.checkpoint):
-        return networks.take(params, run, core.checkpoint, role="core", arch=core.arch)
+        return networks.take(params, run, core.checkpoint, role="core", arch=core.arch, num_classes=classes)
     networks.use_all_gpus("stages.train_core")
-    classes = data.info(params.dataset.name).num_classes
     network, summary = networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0,
                                       method=methods.standard(), training=networks.read_training(params), num_classes=classes)
     networks.write_network(params, run, network, role="core", arch=core.arch, num_classes=classes)

@@ -26,7 +26,7 @@ def train_select(params: Params, run: StageRun) -> dict:
         return {"trained": 0}
     certify = params.certify
     if networks.published(params.select.checkpoint):
-        return networks.take(params, run, params.select.checkpoint, role="select", arch=certify.arch)
+        return networks.take(params, run, params.select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS)
     labelled = labelled_training_set(params)
     networks.use_all_gpus("stages.train_select")
     network, summary = networks.train(
@@ -47,7 +47,7 @@ def labelled_training_set(params: Params) -> data.TrainSet:
         labelled = label_training_set(
             models.load_model("models/certify.safetensors"), training, sigma=params.sigma, draws=select.draws, eta=select.eta,
             num_classes=data.info(params.dataset.name).num_classes, seed=params.seed, device=environment.device,
-            workers=environment.workers, scratch=runtime.scratch() / "sampling")
+            workers=environment.workers, engine=environment.engine, scratch=runtime.scratch() / "sampling")
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.npy")
         np.save(unfinished, labelled.label)
