@@ -21,6 +21,7 @@ class Info:
     mean: tuple[float, ...]      # per channel, of [0, 1] pixels
     std: tuple[float, ...]
     stride: int                  # every stride-th test image is evaluated, as in the literature
+    resize: int | None = None    # the shorter side of an image file before the middle is cropped; None: no margin
 
 
 def info(name: str) -> Info:
@@ -36,7 +37,8 @@ def prepare(dataset: params.Dataset) -> tuple[EvalSet, TrainSet]:
 
 _INFO: dict[str, Callable[[], Info]] = {
     "cifar10": lambda: Info("cifar10", 10, cifar10.CLASSES, (3, 32, 32), cifar10.MEAN, cifar10.STD, stride=20),
-    "imagenet": lambda: Info("imagenet", 1000, imagenet.class_names(), (3, 224, 224), imagenet.MEAN, imagenet.STD, stride=100),
+    "imagenet": lambda: Info("imagenet", 1000, imagenet.class_names(), (3, 224, 224), imagenet.MEAN, imagenet.STD, stride=100,
+                             resize=imagenet.RESIZE),
     "digits": lambda: Info("digits", 10, digits.CLASSES, (1, 8, 8), digits.MEAN, digits.STD, stride=1),
 }
 _LOAD: dict[str, Callable[[int], tuple[EvalSet, TrainSet]]] = {
