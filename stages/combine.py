@@ -22,7 +22,7 @@ def combine(params: Params, run: StageRun) -> dict:
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
         "certify": alone(params, counts, sigma=params.sigma),
-        "aces": metrics.summary(curve, n=params.sample.n, sigma=params.sigma, alpha=settings.alpha),
+        **metrics.summary(curve, n=params.sample.n, sigma=params.sigma, alpha=settings.alpha),
     }
 
     RESULTS.mkdir(exist_ok=True)
