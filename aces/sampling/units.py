@@ -44,5 +44,5 @@ def cut(round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk
     assert start % chunk == 0, "chunks are whole, except the last of a round"
     pieces = (Piece(image, place // chunk, min(chunk, stop - place))
               for image in images for place in range(start, stop, chunk))
-    while unit := tuple(islice(pieces, max(1, rows // min(chunk, stop - start)))):
+    while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
         yield Unit(round, unit)
