@@ -1,0 +1,99 @@
+"""`aces certify`: class, radius and route of image files."""
+
+import argparse
+import json
+
+from aces.console import console
+from aces.errors import InputError
+
+EXAMPLE = """aces certify photo.png
+  aces certify *.png --theta 0.3 --radius 0.25 --json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    parser.add_argument("--radius", type=float, metavar="R",
+                        help="ask only whether the images are certified within R, and stop when that is sure; exit status 1 if one is not")
+    parser.add_argument("--n0", type=int, help="draws for the guesses (default: as params.yaml says, or 100)")
+    parser.add_argument("--n", type=int, help="draws for the bounds, at most (default: as params.yaml says, or 100,000)")
+    add_draw_options(parser, adaptive="stop an image early, with the same confidence (default: only with --radius)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files of any size and mode")
+    parser.add_argument("--model", metavar="DIR", help="a folder written by ACES.save (default: the networks of the pipeline in this folder)")
+    parser.add_argument("--theta", type=float, metavar="T", help="the certification network is selected where the score is at most T "
+                        "(default: the model's; the pipeline's: 0.5)")
+
+
+def add_draw_options(parser: argparse.ArgumentParser, *, adaptive: str) -> None:
+    parser.add_argument("--alpha", type=float, help="probability with which an answer may be wrong (default: as params.yaml says, or 0.001)")
+    parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, help=adaptive)
+    parser.add_argument("--seed", type=int, help="repeat the draws of an earlier answer (default: fresh ones)")
+    parser.add_argument("--json", action="store_true", help="print JSON, with radii in full precision")
+
+
+def load_model(args: argparse.Namespace):
+    """The model asked for, and the pipeline's parameters if it is the pipeline's."""
+    from aces import params
+    from aces.api import ACES
+    if args.model is not None:
+        model, settings = ACES.load(args.model), None
+    else:
+        model, settings = ACES.from_pipeline(), params.load()
+    return (model if args.theta is None else model.at(theta=args.theta)), settings
+
+
+def read(model, paths: list[str]):
+    from aces.images import read_images
+    if model.shape is None:
+        raise InputError("the model does not say which images it takes: give ACES(shape=(C, H, W)) and save it again")
+    return read_images(paths, shape=model.shape, resize=model.resize)
+
+
+def chosen(**options) -> dict:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def percent(confidence: float) -> str:
+    """0.999 is "99.9 %"."""
+    return f"{100 * confidence:.10g} %"
+
+
+def run(args: argparse.Namespace) -> int:
+    model, settings = load_model(args)
+    defaults = {"n0": settings.sample.n0, "n": settings.sample.n, "alpha": settings.combine.alpha} if settings else {}
+    options = defaults | chosen(n0=args.n0, n=args.n, alpha=args.alpha, radius=args.radius, adaptive=args.adaptive, seed=args.seed)
+    options.setdefault("adaptive", args.radius is not None)
+    certificates = model.certify(read(model, args.images), **options, progress=not args.json)
+    if args.json:
+        print(json.dumps([_record(path, certificate, model) for path, certificate in zip(args.images, certificates)], indent=2))
+    else:
+        console.print(_table(args.images, certificates, model))
+    return int(args.radius is not None and any(certificate.radius < args.radius for certificate in certificates))
+
+
+def _record(path: str, certificate, model) -> dict:
+    return {"image": path, "prediction": certificate.prediction, "class": certificate.name or None, "radius": certificate.radius,
+            "grey_levels": certificate.grey_levels, "route": certificate.route.name.lower(), "p_select": certificate.p_select,
+            "p_class": certificate.p_class, "confidence": 1 - certificate.alpha, "draws": certificate.draws,
+            "invalid": certificate.invalid, "seed": certificate.seed, "sigma": model.sigma, "theta": model.theta}
+
+
+def _table(paths: list[str], certificates: list, model):
+    from rich.table import Table
+
+    from aces.statistics import floor_digits
+    table = Table(title=f"sigma {model.sigma:g}, theta {model.theta:g}", caption="radius: l2, pixels in [0, 1]; grey levels: of 255; both rounded down")
+    for name in ("image", "class"):
+        table.add_column(name, overflow="fold")
+    for name in ("radius", "grey levels"):
+        table.add_column(name, justify="right")
+    table.add_column("route")
+    for name in ("confidence", "draws"):
+        table.add_column(name, justify="right")
+    for path, it in zip(paths, certificates):
+        table.add_row(path, it.name or "-", floor_digits(it.radius, 4), floor_digits(it.grey_levels, 1), it.route.name.lower(),
+                      percent(1 - it.alpha), f"{it.draws:,}")
+    return table
