@@ -73,7 +73,7 @@ def _image_folder() -> Path:
     return imagenet.folder()
 
 
-def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:
+def write_arrays(path: str | Path, /, **arrays: np.ndarray) -> None:
     """Write an uncompressed npz under a temporary name first, so that no reader ever sees half of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

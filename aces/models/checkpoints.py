@@ -177,7 +177,7 @@ def _network(state: dict[str, Tensor], path: str | Path, *, arch: str, num_class
     if found:
         raise InputError(f"checkpoint {path} does not fit {arch}, keys: {'; '.join(found)}: is the file whole, and its arch right?")
     network = build(arch, num_classes=num_classes, mean=info.mean, std=info.std).network
-    counters = {name: tensor for name, tensor in state.items() if name.endswith("num_batches_tracked")}
+    counters = {name: state[name] for name in network.state_dict() if name.endswith("num_batches_tracked") and name in state}
     network.load_state_dict(given | counters)  # strict, except that absent counters start at 0
     return network.eval()
 

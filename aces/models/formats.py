@@ -83,7 +83,8 @@ def _unpickle(path: Path):
         raise InputError(f"checkpoint {path} is refused, since it holds more than tensors and nothing of it was run ({reason}): save its "
                          "state dict alone, `torch.save(model.state_dict(), ...)`, where you trust it") from None
     except Exception as error:  # each kind of damage raises another exception in torch
-        raise InputError(f"checkpoint {path} is damaged or truncated ({str(error).splitlines()[0]}): get it again") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"checkpoint {path} is damaged or truncated ({reason}): get it again") from None
 
 
 def _weights(path: Path, format: str, state: dict, **known) -> Weights:
@@ -92,7 +93,7 @@ def _weights(path: Path, format: str, state: dict, **known) -> Weights:
         raise InputError(f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): expected a state dict, "
                          "or one under state_dict, net or model_state_dict")
     if "normalize.mean" in state:  # the state dict of a network of ours
-        known |= {"mean": tuple(state["normalize.mean"].flatten().tolist()), "std": tuple(state["normalize.std"].flatten().tolist())}
+        known = {part: tuple(state[f"normalize.{part}"].flatten().tolist()) for part in ("mean", "std")} | known
         state = {name: tensor for name, tensor in state.items() if not name.startswith("normalize.")}
     return Weights(format=format, state=_without_prefix(state), **known)
 
