@@ -1,0 +1,241 @@
+"""The whole pipeline on the digits, as a user runs it: `dvc repro`, `dvc exp run`, the queue, and what can go wrong."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+STAGES = ("subsample", "train_core", "train_certify", "train_select", "sample", "combine", "report")
+
+# What a stage imports but its result cannot depend on: messages, tracking, and the parameters, which DVC tracks by value.
+PLUMBING = {"aces", "aces.console", "aces.errors", "aces.params", "aces.runtime", "aces.tracking", "stages", "stages.runner"}
+
+
+# ---------------------------------------------------------------- the graph
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict:
+    return yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+
+
+def module_file(name: str) -> Path | None:
+    path = ROOT / Path(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
+
+
+def imported(name: str) -> set[str]:
+    """The project's modules that module `name` names in an import, anywhere in its file."""
+    found = set()
+    for node in ast.walk(ast.parse(module_file(name).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {module for module in found if module.split(".")[0] in ("aces", "stages") and module_file(module)}
+
+
+def closure(name: str) -> set[str]:
+    seen, waiting = set(), [name]
+    while waiting:
+        module = waiting.pop()
+        if module not in seen and module not in PLUMBING:
+            seen.add(module)
+            waiting += imported(module)
+    return seen
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_depends_on_the_code_it_imports(graph, stage):
+    listed = [ROOT / dep for dep in graph[stage]["deps"] if dep.startswith(("aces/", "stages/"))]
+    needed = {module_file(module) for module in closure(f"stages.{stage}")}
+    missing = {str(file.relative_to(ROOT)) for file in needed if not any(file == dep or dep in file.parents for dep in listed)}
+    idle = {str(dep.relative_to(ROOT)) for dep in listed if not any(file == dep or dep in file.parents for file in needed)}
+    assert not missing, f"{stage} imports these; list them in its deps"
+    assert not idle, f"{stage} does not import these"
+
+
+# ---------------------------------------------------------------- the pipeline
+
+
+class Project:
+    """A clone of this working tree with the digits profile, and commands run in it as a user would."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                               capture_output=True, text=True, check=True).stdout.split("\0")
+        for name in filter(None, files):
+            if (ROOT / name).exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+        (folder / "dvc.lock").unlink(missing_ok=True)
+        shutil.copy(folder / "profiles/digits.yaml", folder / "params.yaml")
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "MLFLOW_", "GIT_"))}
+        self.environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": "",
+                             "GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "test",
+                             "GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "test@example.org"}
+        self("git", "init", "-q")
+        self.commit()
+
+    def __call__(self, *command: str, fails: bool = False, **environment: str) -> str:
+        done = subprocess.run(command, cwd=self.folder, env=self.environment | environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert (done.returncode != 0) == fails, f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout}"
+        return done.stdout
+
+    def commit(self) -> None:
+        self("git", "add", "-A")
+        self("git", "commit", "-q", "--allow-empty", "-m", "state")
+
+    def stages_run(self, output: str) -> set[str]:
+        return {stage for stage in STAGES if f"Running stage '{stage}'" in output}
+
+    def curve(self) -> pd.DataFrame:
+        return pd.read_csv(self.folder / "results/curve.csv")
+
+    def runs(self) -> list[dict]:
+        """The parent runs of the MLflow store, the newest first, as a user's script would read them."""
+        program = ("import json; from aces import tracking; print(json.dumps([dict(name=run.name, params=run.params,"
+                   " metrics=run.metrics, tags=run.tags) for run in tracking.finished_runs()]))")
+        return json.loads(self(sys.executable, "-c", program).splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Project:
+    project = Project(tmp_path_factory.mktemp("project"))
+    output = project("dvc", "repro")
+    assert project.stages_run(output) == set(STAGES)
+    return project
+
+
+def test_repro_writes_every_result(project):
+    curve = project.curve()
+    assert list(curve.columns[:5]) == ["theta", "nac", "acr", "abstention", "core_rate"]
+    assert curve["theta"].iloc[0] == 0 and curve["theta"].iloc[-1] == 1
+    assert curve["acr"].iloc[0] == 0 < curve["acr"].iloc[-1]
+    assert curve["nac"].iloc[0] > 0.8  # the core network has learnt the digits
+    outcomes = pd.read_parquet(project.folder / "results/outcomes.parquet")
+    assert list(outcomes.columns) == ["index", "label", "theta", "prediction", "radius", "route", "natural_prediction"]
+    assert (project.folder / "reports/index.html").exists()
+
+
+def test_repro_leaves_nothing_untracked_and_a_second_one_does_nothing(project):
+    changed = project("git", "status", "--porcelain").splitlines()
+    assert all(line[3:] == "dvc.lock" or line[3:].startswith("reports/") for line in changed), changed
+    output = project("dvc", "repro")
+    assert "up to date" in output and not project.stages_run(output)
+
+
+def test_the_parent_run_has_it_all(project):
+    run = project.runs()[-1]
+    assert run["params"]["dataset.name"] == "digits"
+    assert {"nac", "acr", "train_core/final_loss", "sample/draws", "combine/core/nac"} <= set(run["metrics"])
+
+
+def test_metrics_plots_and_params_are_wired(project):
+    shown = project("dvc", "metrics", "show")
+    assert "certify.nac" in shown and "train_core.json" in shown
+    assert "file://" in project("dvc", "plots", "show")
+    assert "up to date" in project("dvc", "status")
+
+
+def test_the_same_inputs_give_the_same_bytes(project):
+    """Sampled and combined anew, without the shards of the first time."""
+    before = (project.folder / "dvc.lock").read_text()
+    shutil.rmtree(project.folder / "scratch/sampling")
+    assert project.stages_run(project("dvc", "repro", "-f", "-s", "sample", "combine")) == {"sample", "combine"}
+    assert (project.folder / "dvc.lock").read_text() == before
+
+
+def test_experiments_run_what_changed_and_nothing_else(project):
+    project.commit()
+    output = project("dvc", "exp", "run", "-S", "sigma=0.5")
+    assert project.stages_run(output) == {"train_certify", "sample", "combine", "report"}
+    newest = project.runs()[0]
+    assert newest["params"]["sigma"] == "0.5"
+    # A stage that DVC skipped has its metrics here all the same, and the run that computed them is named.
+    assert "train_core/final_loss" in newest["metrics"] and "aces.cached.train_core" in newest["tags"]
+
+    output = project("dvc", "exp", "run", "-S", "combine.alpha=0.01", "-S", "combine.theta_step=0.02")
+    assert project.stages_run(output) == {"combine", "report"}
+    assert len(project.curve()) == 51
+    assert "combine.alpha" in project("dvc", "params", "diff")
+    assert project("dvc", "exp", "show", "--csv").count("branch_base") == 2
+
+
+def test_queued_experiments_without_a_store(project):
+    """Two at once from a state with no mlflow.db: both succeed, under parents of their own."""
+    project("git", "checkout", "-q", "--", ".")
+    (project.folder / "mlflow.db").unlink()
+    shutil.rmtree(project.folder / "mlruns")
+    project("dvc", "exp", "run", "--queue", "-S", "sigma=0.4,0.6")
+    project("dvc", "queue", "start", "-j", "2")
+    for _ in range(600):
+        status = project("dvc", "queue", "status")
+        if status.count("Success") + status.count("Failed") == 2 and "Worker status: 0 active" in status:
+            break
+        time.sleep(1)
+    assert status.count("Success") == 2, status
+    assert sorted(run["params"]["sigma"] for run in project.runs()) == ["0.4", "0.6"]
+
+
+# ---------------------------------------------------------------- what can go wrong: one clear message each
+
+
+def complaint(output: str) -> str:
+    """The one line that says what is wrong, besides DVC's own."""
+    assert "Traceback" not in output, output
+    lines = [line for line in output.splitlines() if re.match(r"(\w+): params.yaml: |.*lacks the project's packages", line)]
+    assert len(lines) == 1, output
+    return lines[0]
+
+
+@pytest.fixture
+def params_file(project):
+    path = project.folder / "params.yaml"
+    project("git", "checkout", "-q", "--", "params.yaml", "dvc.lock")
+    project("dvc", "checkout")
+    original = path.read_text()
+    yield path
+    path.write_text(original)
+
+
+def test_an_unknown_parameter(project, params_file):
+    params_file.write_text(params_file.read_text() + "sigmma: 1.0\n")
+    assert "unknown key 'sigmma'" in complaint(project("dvc", "repro", fails=True))
+
+
+def test_too_few_draws_for_alpha(project, params_file):
+    params_file.write_text(re.sub(r"\n  n: \d+", "\n  n: 5", params_file.read_text()))
+    message = complaint(project("dvc", "repro", fails=True))
+    assert "sample.n=5" in message and "at least 12" in message
+
+
+def test_the_environment_not_active(project, params_file, tmp_path):
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    params_file.write_text(params_file.read_text().replace("sigma: 0.25\nseed", "sigma: 0.3\nseed"))
+    dvc = shutil.which("dvc", path=project.environment["PATH"])
+    message = complaint(project(dvc, "repro", fails=True, PATH=f"{bare / 'bin'}:/usr/bin:/bin"))
+    assert "source .venv/bin/activate" in message
+
+
+def test_without_git(project, tmp_path):
+    for name in ("params.yaml", "dvc.yaml"):
+        shutil.copy(project.folder / name, tmp_path / name)
+    shutil.copytree(project.folder / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    for command in (["aces", "doctor"], ["dvc", "repro"]):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True,
+                              env=project.environment | {"GIT_CEILING_DIRECTORIES": str(tmp_path)})
+        assert done.returncode != 0 and "git repository" in done.stderr and "Traceback" not in done.stderr, done.stderr
