@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from aces.reporting.browser import screenshot
 from aces.reporting.inputs import Inputs
-from aces.reporting.screenshot import screenshot
 
 __all__ = ["Inputs", "screenshot", "write_report"]
 

@@ -61,11 +61,11 @@ class Inputs:
 
     @property
     def method(self) -> str:
-        return METHODS[self.params.certify.method]
+        return METHODS.get(self.params.certify.method, self.params.certify.method)
 
     @property
     def dataset(self) -> str:
-        return DATASETS[self.params.dataset.name]
+        return DATASETS.get(self.params.dataset.name, self.params.dataset.name)
 
     @property
     def alone(self) -> dict[str, float]:

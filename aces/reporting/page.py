@@ -7,11 +7,14 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from aces.counts import Round
+from aces.params import flatten
 from aces.reporting import payload, tables
 from aces.reporting.inputs import Inputs
 from aces.reporting.sprite import make_sprite
 from aces.statistics import floor_digits
 
+SCRIPTS = ("chart.js", "run.js", "figures.js", "wall.js", "page.js")  # one after the other, in one scope
 LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv", "figures/tradeoff.png",
          "figures/acr.png", "figures/correctness.png", "figures/selection-radii.png", "figures/ecdf.png")
 
@@ -24,10 +27,10 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
     fields = {
         "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
         "heading": f"{html.escape(inputs.dataset[0].upper() + inputs.dataset[1:])}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
-        "style": asset("page.css"), "script": asset("chart.js") + asset("page.js"), "data": as_json(data),
+        "style": asset("page.css"), "script": "".join(map(asset, SCRIPTS)), "data": as_json(data),
         "sprite": sprite.uri, "sprite_columns": sprite.columns, "sprite_rows": sprite.rows,
         "rendering": "pixelated" if sprite.native else "auto",
-        "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": provenance(inputs.provenance),
+        "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": _provenance(inputs),
         "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS) + "; each figure’s numbers as <code>.csv</code>",
         "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
         **_common(inputs),
@@ -44,16 +47,24 @@ def as_json(data: dict) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
 
 
-def provenance(sections: dict) -> str:
-    """Section -> name -> value as HTML; values that stand outside a section come first."""
-    loose = {name: value for name, value in sections.items() if not isinstance(value, dict)}
-    groups = ({"run": loose} if loose else {}) | {name: value for name, value in sections.items() if isinstance(value, dict)}
-    return '<div class="provenance">' + "".join(_group(name, rows) for name, rows in groups.items()) + "</div>"
+def _provenance(inputs: Inputs) -> str:
+    """Section -> name -> value as HTML: what the caller knows of the run, the draws, all parameters."""
+    settings, draws = inputs.counts.settings, inputs.counts.draws.sum(axis=1)
+    noise = {"seed": settings.seed, "network": settings.model, "network run by": f"{settings.backend}, {settings.precision}",
+             "draws of all images": int(draws.sum()), **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
+             "invalid draws": int(inputs.counts.invalid.sum())}
+    sections = inputs.provenance | {"draws": noise, "parameters": flatten(inputs.params)}
+    return '<div class="provenance">' + "".join(_group(name, rows) for name, rows in sections.items()) + "</div>"
 
 
 def _group(title: str, rows: dict) -> str:
-    cells = "".join(f"<tr><th scope=row>{html.escape(str(name))}</th><td>{html.escape(_text(value))}</td></tr>" for name, value in rows.items())
+    cells = "".join(f"<tr><th scope=row>{_breakable(name)}</th><td>{html.escape(_text(value))}</td></tr>" for name, value in rows.items())
     return f"<div><h3>{html.escape(title[:1].upper() + title[1:])}</h3><table>{cells}</table></div>"
+
+
+def _breakable(name: str) -> str:
+    """A dotted name that may wrap after its dots and underscores."""
+    return html.escape(str(name)).replace(".", ".<wbr>").replace("_", "_<wbr>")
 
 
 def _text(value) -> str:

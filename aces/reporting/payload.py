@@ -118,7 +118,7 @@ def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite
         "first": int(np.abs(median - inputs.thetas[starting_step(inputs.curve, inputs.reachable_radii)]).argmin()),
         "index": inputs.evaluation.index[shown].tolist(), "label": inputs.label[shown].tolist(),
         "core": inputs.core[shown].tolist(), "guess": counts.guess[shown].tolist(), "median": median.tolist(),
-        "draws": inputs.draws[shown].tolist(), "top": _top(counts.classes[Round.BOUND][shown]),
+        "draws": inputs.draws[shown].tolist(), "valid": (inputs.draws - counts.invalid[Round.BOUND])[shown].tolist(), "top": _top(counts.classes[Round.BOUND][shown]),
         "p_class_share": inputs.p_class[shown].round(6).tolist(),
         "alone_radius": [_down(value) for value in inputs.smoothed.radius[shown]],
         "route": _encode(rule.route[grid], np.uint8), "radius": _encode(_float32_down(rule.radius[grid]), np.float32),

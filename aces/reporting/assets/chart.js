@@ -7,7 +7,8 @@ const downwards = (value, digits = 3) => (Math.floor(value * 10 ** digits + 1e-9
 const byId = id => document.getElementById(id);
 
 function decode(Type, text) {
-  const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));
+  const characters = atob(text), bytes = new Uint8Array(characters.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
   return new Type(bytes.buffer);
 }
 

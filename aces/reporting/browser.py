@@ -14,14 +14,14 @@ QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--hide-scrollbars")
 
 
-def browser() -> str | None:
+def find_browser() -> str | None:
     """The path of an installed Chromium; None where there is none."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def screenshot(page: str | Path, png: str | Path, *, width: int = 1280, height: int = 2400) -> bool:
     """Picture the top of the HTML file `page` as `png`; False, and nothing else, where that cannot be done."""
-    program = browser()
+    program = find_browser()
     if program is None:
         return False
     png = Path(png).resolve()

@@ -1,0 +1,156 @@
+"""Several runs in one table and one page."""
+
+import html
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+import pandas as pd
+
+from aces.reporting.page import as_json, asset
+from aces.statistics import floor_digits
+
+SCRIPTS = ("chart.js", "compare.js")
+SHOWN = 4  # parameters in the name of a run at most
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """A finished run: its flattened parameters, its curve and its metrics as the stage `combine` wrote them."""
+
+    id: str
+    name: str
+    params: dict[str, str]
+    curve: pd.DataFrame
+    metrics: dict
+
+    @property
+    def radii(self) -> list[str]:
+        return [column.split("@")[1] for column in self.curve.columns if column.startswith("certified_accuracy@")]
+
+    def at_loss(self, loss: float) -> pd.Series:
+        """The row of the largest ACR that gives up at most `loss` of the core network's natural accuracy."""
+        kept = self.curve[self.curve["nac"] >= self.metrics["core"]["nac"] - loss - 1e-12]
+        return self.curve.loc[kept["acr"].idxmax() if len(kept) else self.curve["nac"].idxmax()]
+
+
+def read_curve(run) -> RunCurve | None:
+    """Read the artifacts of a run of `aces.tracking`; None where it has none."""
+    curve, metrics = run.artifact("results/curve.csv"), run.artifact("results/metrics.json")
+    if curve is None or metrics is None:
+        return None
+    return RunCurve(id=run.id, name=run.name, params=run.params, curve=pd.read_csv(curve), metrics=json.loads(Path(metrics).read_text()))
+
+
+def distinct(runs: list[RunCurve]) -> list[RunCurve]:
+    """Without repetitions: of runs with the same parameters and curve the first stays."""
+    kept: list[RunCurve] = []
+    for run in runs:
+        if not any(run.params == other.params and run.curve.equals(other.curve) for other in kept):
+            kept.append(run)
+    return kept
+
+
+def differing(runs: list[RunCurve]) -> list[str]:
+    """The parameters that are not the same in all runs, in the order of the first."""
+    names = list(dict.fromkeys(name for run in runs for name in run.params))
+    return [name for name in names if len({run.params.get(name) for run in runs}) > 1]
+
+
+def labels(runs: list[RunCurve]) -> list[str]:
+    """What tells the runs apart: the parameters in which they differ, or their names where these are many or none."""
+    names = differing(runs)
+    if 0 < len(names) <= SHOWN:
+        found = [", ".join(f"{name} {run.params.get(name, 'none')}" for name in names) for run in runs]
+    else:
+        found = [run.name for run in runs]
+    return [f"{label} ({run.id[:8]})" if found.count(label) > 1 else label for label, run in zip(found, runs, strict=True)]
+
+
+def long_table(runs: list[RunCurve]) -> pd.DataFrame:
+    """A row for each run and theta: the curves below each other."""
+    identity = ("dataset.name", "certify.method", "select.mechanism", "sigma", "sample.n", "combine.alpha")
+    return pd.concat([run.curve.assign(run=run.id, label=label, **{name: run.params.get(name) for name in identity})
+                      for run, label in zip(runs, labels(runs), strict=True)], ignore_index=True)
+
+
+def summary(runs: list[RunCurve], *, loss: float) -> pd.DataFrame:
+    """A row for each run: its two networks, and ACES where it gives up at most `loss` of natural accuracy."""
+    rows = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        best, alone = run.at_loss(loss), run.metrics["certify"]
+        rows.append({"run": label, "core_nac": run.metrics["core"]["nac"], "certify_nac": alone["nac"], "certify_acr": alone["acr"],
+                     "theta": best["theta"], "nac": best["nac"], "acr": best["acr"],
+                     **{f"certified_accuracy@{r}": best[f"certified_accuracy@{r}"] for r in run.radii}})
+    return pd.DataFrame(rows)
+
+
+def as_text(table: pd.DataFrame) -> list[list[str]]:
+    """The summary for people: shares in percent, radii rounded down, a dash where a run has no such radius."""
+    def show(name: str, value) -> str:
+        if isinstance(value, str):
+            return value
+        if pd.isna(value):
+            return "–"
+        if name == "theta":
+            return f"{value:.2f}"
+        return floor_digits(value, 3) if name.endswith("acr") else f"{100 * value:.1f}"
+    return [[show(name, value) for name, value in row.items()] for row in table.to_dict("records")]
+
+
+def headings(table: pd.DataFrame) -> list[str]:
+    known = {"run": "run", "core_nac": "core NAC", "certify_nac": "certify NAC", "certify_acr": "certify ACR", "theta": "θ", "nac": "NAC", "acr": "ACR"}
+    return [known.get(name, name.replace("certified_accuracy@", "acc@")) for name in table.columns]
+
+
+def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -> None:
+    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the summary) into `folder`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = summary(runs, loss=loss)
+    long_table(runs).to_csv(folder / "compare.csv", index=False)
+    lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
+    (folder / "compare.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
+    (folder / "index.html").write_text(_page(runs, table, loss))
+
+
+def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
+    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
+    rows = "".join(f"<tr><th scope=row>{html.escape(row[0])}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>" for row in as_text(table))
+    return Template(asset("compare.html")).substitute(
+        style=asset("page.css"), script="".join(map(asset, SCRIPTS)), data=as_json(_payload(runs)), count=len(runs),
+        loss=f"{100 * loss:g}", table=f'<table class="results"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
+        caution=_caution(runs), common=_common(runs))
+
+
+def _payload(runs: list[RunCurve]) -> dict:
+    radii = sorted({r for run in runs for r in run.radii if float(r) > 0}, key=float)
+    metric = lambda values, r: values.get(f"certified_accuracy@{r}")
+    return {"radii": radii, "runs": [{
+        "label": label, "sigma": run.params.get("sigma"), "ceiling": run.metrics.get("acr_ceiling"),
+        "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
+        "certified_accuracy": {r: run.curve[f"certified_accuracy@{r}"].tolist() for r in radii if r in run.radii},
+        "core": run.metrics["core"]["nac"],
+        "alone": {"nac": run.metrics["certify"]["nac"], "acr": run.metrics["certify"]["acr"],
+                  "certified_accuracy": {r: metric(run.metrics["certify"], r) for r in radii if r in run.radii}},
+    } for run, label in zip(runs, labels(runs), strict=True)]}
+
+
+def _caution(runs: list[RunCurve]) -> str:
+    """What makes these runs hard to compare."""
+    differ = differing(runs)
+    words = {"dataset.name": "the dataset", "dataset.stride": "the images", "sample.n": "the number of draws n", "combine.alpha": "α"}
+    mixed = [word for name, word in words.items() if name in differ]
+    if not mixed:
+        return ""
+    return (f'<p class="caveat"><b>Not like with like.</b> These runs differ in {" and ".join(mixed)}, '
+            f"on which certified accuracies and the ACR depend by themselves.</p>")
+
+
+def _common(runs: list[RunCurve]) -> str:
+    """The parameters all runs share, as a table."""
+    differ = set(differing(runs))
+    rows = "".join(f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+                   for name, value in runs[0].params.items() if name not in differ)
+    return f'<div class="provenance"><div><table>{rows}</table></div></div>'

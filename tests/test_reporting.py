@@ -1,0 +1,191 @@
+"""Tables, figures and the numbers behind the page."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+
+from aces.composition import Route
+from aces.counts import Round
+from aces.reporting import browser, payload, screenshot, write_report
+from aces.reporting import figures as figure
+from aces.reporting.sprite import SIDE, make_sprite
+from simulated import simulated_run
+
+
+@pytest.fixture(scope="module")
+def run():
+    return simulated_run()
+
+
+@pytest.fixture(scope="module")
+def report(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_report(folder, run)
+    return folder
+
+
+def data_of(page) -> dict:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
+
+
+def decoded(text: str, kind, width: int) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(-1, width)
+
+
+def test_same_inputs_give_the_same_bytes(report, tmp_path):
+    write_report(tmp_path, simulated_run())
+    made = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
+    assert made == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    for path in made:
+        assert (report / path).read_bytes() == (tmp_path / path).read_bytes(), path
+
+
+def test_every_figure_has_its_numbers_and_every_table_its_formats(report):
+    names = {path.name for path in (report / "figures").iterdir()}
+    assert names == {f"{name}.{kind}" for name in ("tradeoff", "acr", "correctness", "selection-radii", "ecdf") for kind in ("png", "csv")}
+    assert {path.name for path in (report / "tables").iterdir()} == {"tradeoff.csv", "tradeoff.md", "tradeoff.tex", "intervals.csv"}
+
+
+def test_table_has_the_curve_s_numbers_in_every_format(run, report):
+    table = pd.read_csv(report / "tables/tradeoff.csv")
+    assert table["theta"].tolist() == run.params.report.thetas
+    expected = run.curve.set_index("theta").loc[0.3]
+    row = table.set_index("theta").loc[0.3]
+    assert all(row[name] == expected[name] for name in row.index)
+    in_markdown = [line.strip("| ").split(" | ") for line in (report / "tables/tradeoff.md").read_text().splitlines()]
+    shown = dict(zip(in_markdown[0], next(line for line in in_markdown if line[0] == "0.3"), strict=True))
+    assert float(shown["NAC"]) == pytest.approx(100 * expected["nac"], abs=0.05)
+    assert float(shown["sel@0.25"]) == pytest.approx(100 * expected["selection_rate@0.25"], abs=0.05)
+    assert 0 <= expected["acr"] - float(shown["ACR"]) < 0.001  # a radius is never rounded up
+    latex = (report / "tables/tradeoff.tex").read_text()
+    assert " & ".join(next(line for line in in_markdown if line[0] == "0.3")) + r" \\" in latex
+    columns = 3 + 2 * len(run.radii)
+    assert rf"\begin{{tabular}}{{{'c' * columns}}}" in latex and rf"\cmidrule(lr){{4-{3 + len(run.radii)}}}" in latex
+    body = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert len(body) == len(run.params.report.thetas) and all(line.count("&") == columns - 1 for line in body)
+
+
+def test_correctness_counts_every_image_once(run):
+    frame = figure.correctness(run)
+    assert frame["certified"].sum() == run.certifiable.sum()
+    assert frame[["certified", "other"]].to_numpy().sum() == len(run.label)
+    alone = run.alone[f"certified_accuracy@{run.middle_radius:g}"]
+    assert frame["certified"].sum() / len(run.label) == pytest.approx(alone)
+
+
+def test_selection_radii_are_sorted_and_signed_like_the_routes(run):
+    frame = figure.selection_radii(run)
+    assert (np.diff(frame.to_numpy(), axis=0) >= 0).all()
+    assert (frame["0"] <= 0).all() and (frame["1"] > 0).all()
+    routes = run.rule.route
+    assert (run.rule.selection[routes == Route.CERTIFY] > 0).all() and (run.rule.selection[routes == Route.CORE] < 0).all()
+
+
+def test_ecdf_is_the_share_of_images_at_most_p(run):
+    frame = figure.ecdf(run)
+    for p in (0.5, 0.75, 0.99, 1.0):
+        row = frame[np.isclose(frame["p"], p)].iloc[0]
+        assert row["p_class"] == (run.p_class <= p).mean()
+        assert row["p_select@0.4"] == (run.p_select[:, 40] <= p).mean()
+    assert frame.iloc[-1, 1:].eq(1).all()
+
+
+def test_median_score_against_the_definition(run):
+    histogram = run.counts.entropy[Round.BOUND]
+    for image in range(5):
+        draws = np.repeat(np.arange(histogram.shape[1]) / 1000, histogram[image])
+        assert run.median_score[image] == np.sort(draws)[(len(draws) - 1) // 2]
+
+
+def test_page_data_are_the_run_s(run, report):
+    data = data_of(report / "index.html")
+    steps = len(run.thetas)
+    assert data["thetas"] == run.thetas.tolist() and data["curve"]["nac"] == run.curve["nac"].tolist()
+    assert data["curve"]["selection_rate"][1] == run.curve["selection_rate@0.25"].tolist()
+    radius = decoded(data["images"]["radius"], np.float32, steps)
+    assert (radius <= run.rule.radius).all() and np.allclose(radius, run.rule.radius, rtol=1e-6)
+    assert (decoded(data["images"]["route"], np.uint8, steps) == run.rule.route).all()
+    assert (decoded(data["images"]["natural"], np.int16, steps) == run.natural).all()
+    assert (decoded(data["images"]["selected"], np.uint32, steps) == run.selected).all()
+    shares = np.array(data["routes"])
+    assert np.allclose(shares.sum(axis=0), 1) and np.allclose(shares[Route.ABSTAIN], run.curve["abstention"])
+    assert np.allclose(shares[Route.CORE], run.curve["core_rate"])
+    histogram = decoded(data["images"]["histogram"], np.uint32, data["images"]["bins"])
+    assert (histogram.sum(axis=1) == run.draws).all()
+
+
+def test_area_below_the_certified_accuracy_is_the_acr(run, report):
+    data = data_of(report / "index.html")
+    profile = decoded(data["profile"]["aces"], np.float32, len(data["profile"]["radius"]))
+    step = data["profile"]["radius"][1]
+    area = (profile[:, 1:].sum(axis=1) + profile[:, :-1].sum(axis=1)) / 2 * step
+    assert np.allclose(area, run.curve["acr"], atol=step)
+
+
+def test_data_cannot_close_their_script_element(run, tmp_path):
+    run.evaluation.classes[0], kept = "</script><b>", run.evaluation.classes[0]
+    try:
+        write_report(tmp_path, run)
+    finally:
+        run.evaluation.classes[0] = kept
+    assert data_of(tmp_path / "index.html")["classes"]["0"] == "</script><b>"
+
+
+def test_large_images_and_a_thousand_classes_stay_small(tmp_path):
+    run = simulated_run(images=40, classes=1000, side=224, mechanism="network")
+    write_report(tmp_path, run)
+    data = data_of(tmp_path / "index.html")
+    assert len(data["classes"]) < 200 and data["score"] == "selection score"
+    assert (tmp_path / "index.html").stat().st_size < 500_000  # of 5 MB for 500 images
+
+
+def test_a_page_of_many_images_and_thetas_shows_evenly_spaced_ones():
+    assert payload.shown_images(500).tolist() == list(range(500))
+    many = payload.shown_images(50_000)
+    assert len(many) == payload.IMAGES and many[0] == 0 and many[-1] == 49_999 and len(set(np.diff(many))) <= 2
+    for count in (2, 101, 126, 201, 251, 501, 1001):
+        steps = payload.shown_steps(count)
+        assert steps[0] == 0 and steps[-1] == count - 1 and len(set(np.diff(steps))) == 1 and len(steps) <= payload.STEPS + 1
+
+
+@pytest.mark.parametrize(("side", "channels", "native"), [(8, 1, True), (32, 3, True), (224, 3, False)])
+def test_sprite_holds_every_image_in_its_place(side, channels, native):
+    from io import BytesIO
+    from PIL import Image
+    images = np.zeros((7, side, side, channels), np.uint8)
+    images[:] = (np.arange(7) * 30)[:, None, None, None]
+    sprite = make_sprite(images)
+    assert sprite.native == native and sprite.columns * sprite.rows >= 7
+    sheet = np.asarray(Image.open(BytesIO(base64.b64decode(sprite.uri.split(",")[1]))).convert("L"))
+    edge = min(side, SIDE)
+    for place in range(7):
+        row, column = divmod(place, sprite.columns)
+        assert abs(int(sheet[row * edge + edge // 2, column * edge + edge // 2]) - 30 * place) <= 3
+
+
+def test_outcomes_of_other_counts_are_refused(run):
+    from dataclasses import replace
+    other = replace(run, counts=simulated_run(seed=1).counts)
+    with pytest.raises(AssertionError, match="do not belong"):
+        other.rule
+
+
+def test_screenshot_without_a_browser_says_no(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    assert screenshot(report / "index.html", tmp_path / "page.png") is False
+
+
+def test_screenshot_that_hangs_is_given_up(report, tmp_path, monkeypatch):
+    sleeper = tmp_path / "browser"
+    sleeper.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {tmp_path}/child; wait\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(browser, "find_browser", lambda: str(sleeper))
+    monkeypatch.setattr(browser, "SECONDS", 1)
+    assert screenshot(report / "index.html", tmp_path / "page.png") is False
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
