@@ -16,7 +16,7 @@ from aces.images import read_images
 from aces.sampling import sample
 from aces.training.sources import FOLDER_SIZE
 
-SLICE = 1000         # images sampled at a time: bounds the memory
+SLICE = 5000         # images sampled at a time: bounds the memory
 FOLDER_RESIZE = 256  # the shorter side of a folder's images, before the centre is cropped
 
 
