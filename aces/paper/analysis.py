@@ -3,6 +3,7 @@
 Accuracies and rates are in percent, as published.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ class Number:
     value: float | None
 
     @property
+    def column(self) -> str:
+        return _column(self.metric, self.radius)
+
+    @property
     def agrees(self) -> bool:
         return self.value is not None and self.shown == self.published
 
@@ -39,8 +44,8 @@ class Number:
         return "missing" if self.value is None else f"{self.value:.{digits}f}"
 
     def __str__(self) -> str:
-        at = "" if self.radius is None else f"@{self.radius:g}"
-        return f"{self.table.key} {self.table.core} theta {self.theta:.2f} {self.metric}{at}: published {self.published}, found {self.shown}"
+        return (f"{self.table.key} {self.table.core} theta {self.theta:.2f} {self.column}: "
+                f"published {self.published}, found {self.shown}")
 
 
 def default_radii(sigma: float) -> list[float]:
@@ -85,11 +90,10 @@ def analyse(release: Release, *, abstain_as_selected: bool) -> tuple[pd.DataFram
     curves = {(run.key, core): curve_of(run, core, radii=radii_of(run.key, release.tables), abstain_as_selected=abstain_as_selected)
               for run in release.runs for core in run.cores}
     numbers = [number for table in release.tables for number in _numbers(table, curves.get((table.key, table.core)))]
-    published = {}
-    for number in numbers:
-        place = number.table.key, number.table.core, number.theta, number.metric, number.radius
-        published.setdefault(place, float(number.published))
-    frames = [_long(key, core, curve, published) for (key, core), curve in curves.items()]
+    published = defaultdict(dict)
+    for number in numbers:  # NAC and ACR stand in both tables of a run
+        published[number.table.key, number.table.core].setdefault((number.theta, number.column), float(number.published))
+    frames = [_long(key, core, curve, published[key, core]) for (key, core), curve in curves.items()]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=COLUMNS), numbers
 
 
@@ -121,26 +125,25 @@ def individuals(release: Release) -> pd.DataFrame:
 
 def _numbers(table: Table, curve: pd.DataFrame | None) -> list[Number]:
     """The cells of a table in reading order."""
-    columns = [("nac", None), ("acr", None), *((table.metric, radius) for radius in table.radii)]
-    return [Number(table, theta, metric, radius, cell, _value(curve, theta, metric, radius))
-            for theta, cells in table.rows.items() for (metric, radius), cell in zip(columns, cells, strict=True)]
-
-
-def _value(curve: pd.DataFrame | None, theta: float, metric: str, radius: float | None) -> float | None:
-    if curve is None:
-        return None
-    found = curve.loc[np.isclose(curve["theta"], theta, atol=1e-9), _column(metric, radius)]
-    return float(found.iloc[0]) if len(found) else None
+    places = [("nac", None), ("acr", None), *((table.metric, radius) for radius in table.radii)]
+    rows = {} if curve is None else curve.set_index("theta").to_dict("index")
+    numbers = []
+    for theta, cells in table.rows.items():
+        for (metric, radius), cell in zip(places, cells, strict=True):
+            value = rows.get(theta, {}).get(_column(metric, radius))
+            numbers.append(Number(table, theta, metric, radius, cell, value))
+    return numbers
 
 
 def _column(metric: str, radius: float | None) -> str:
     return metric if radius is None else f"{metric}@{radius:g}"
 
 
-def _long(key: Key, core: str, curve: pd.DataFrame, published: dict) -> pd.DataFrame:
-    radii = [float(name.partition("@")[2]) for name in curve.columns if name.startswith(METRICS[0])]
-    places = [("nac", None), ("acr", None), *((metric, radius) for metric in METRICS for radius in radii)]
-    rows = [(key.dataset, key.method, key.sigma, key.selection, core, theta, metric, radius, curve[_column(metric, radius)].iloc[i],
-             published.get((key, core, theta, metric, radius)))
-            for i, theta in enumerate(curve["theta"]) for metric, radius in places]
-    return pd.DataFrame(rows, columns=COLUMNS)
+def _long(key: Key, core: str, curve: pd.DataFrame, published: dict[tuple[float, str], float]) -> pd.DataFrame:
+    """The curve with one row for each number, theta by theta."""
+    kept = [name for name in curve.columns if name in ("nac", "acr") or name.startswith(METRICS)]
+    long = curve.melt("theta", kept, var_name="column").sort_values("theta", kind="stable", ignore_index=True)
+    place = long["column"].str.partition("@")
+    return long.assign(dataset=key.dataset, method=key.method, sigma=key.sigma, selection=key.selection, core=core,
+                       metric=place[0], radius=pd.to_numeric(place[2].replace("", None)),
+                       published=[published.get(cell, float("nan")) for cell in zip(long["theta"], long["column"])])[COLUMNS]

@@ -17,7 +17,8 @@ from aces.reporting.figures import STYLE
 
 CORES = ("efficientnet-b7", "lanet", "resnet50", "resnet110")  # the cores the paper's figures show
 NAMES = {"efficientnet-b7": "EfficientNet-B7", "lanet": "LaNet", "resnet50": "ResNet-50", "resnet110": "ResNet-110",
-         "entropy": "entropy", "cifar10": "CIFAR-10", "imagenet": "ImageNet"}
+         "cifar10": "CIFAR-10", "imagenet": "ImageNet", "gaussian": "Gaussian", "smoothadv": "SmoothAdv", "macer": "MACER",
+         "consistency": "Consistency"}
 # Okabe and Ito's colours.
 ORANGE, BLUE, GREEN, PINK, SKY, GREY = "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8b949e"
 CORE_COLOURS = {"efficientnet-b7": ORANGE, "lanet": ORANGE, "resnet50": BLUE, "resnet110": BLUE}
@@ -56,7 +57,7 @@ def draw_trade_off(runs: list[Run]) -> Figure:
     first = runs[0].key
     largest = min(TRADE_OFF_RADII, key=lambda sigma: abs(sigma - max(run.key.sigma for run in runs)))
     metrics = ["acr", *(f"certified_accuracy@{radius:g}" for radius in TRADE_OFF_RADII[largest])]
-    figure, panels = _panels(metrics, title=f"{_name(first.dataset)}, {first.method} training")
+    figure, panels = _panels(metrics, title=f"{_name(first.dataset)}, {_name(first.method)} training")
     handles = {}
     for run in runs:
         alone = individual_of(run, radii=TRADE_OFF_RADII[largest])
@@ -81,7 +82,7 @@ def draw_mechanisms(runs: list[Run]) -> Figure:
     radius = 2 * key.sigma
     metrics = ["acr", f"certified_accuracy@{radius:g}"]
     best = max(runs[0].cores, key=lambda core: (runs[0].cores[core] == runs[0].label).mean())
-    figure, panels = _panels(metrics, title=f"{_name(key.dataset)}, {key.method} training, $\\sigma$ = {key.sigma:g}, core {_name(best)}")
+    figure, panels = _panels(metrics, title=f"{_name(key.dataset)}, {_name(key.method)} training, $\\sigma$ = {key.sigma:g}, core {_name(best)}")
     handles = {}
     for run in runs:
         curve = curve_of(run, best, radii=[radius], abstain_as_selected=False)
@@ -103,8 +104,9 @@ def draw_selection_radii(run: Run) -> Figure:
     for t in np.flatnonzero(np.isin(run.thetas.round(6), RADIUS_THETAS.round(6))):
         panel.plot(percentile, np.sort(signed[:, t]), lw=1.4, color=colours(0.95 * run.thetas[t]))
     panel.axhline(0, color=GREY, lw=0.8, zorder=1)
-    panel.set(xlabel="percentile of the images", ylabel="certified radius of the selection", xlim=(0, 100),
-              title=_title(run.key))
+    panel.set(xlabel="percentile of the images", ylabel="certified radius of the selection\n(core < 0 < certification network)",
+              xlim=(0, 100))
+    panel.set_title(_title(run.key), loc="left", fontsize=9)
     scale = matplotlib.cm.ScalarMappable(matplotlib.colors.Normalize(0, 1 / 0.95), cmap=colours)
     bar = figure.colorbar(scale, ax=panel, label="$\\theta$", ticks=RADIUS_THETAS[::2], pad=0.02)
     bar.ax.set_ylim(0.05, 0.95)
@@ -116,14 +118,15 @@ def draw_certifiable(run: Run) -> Figure:
     """How many images the certification network certifies correctly at r = 3 sigma, by their median score over noise."""
     radius = 3 * run.key.sigma
     certifiable = (run.prediction == run.label) & (run.radius >= radius)
-    figure = Figure(figsize=(4.2, 2.8), layout="constrained")
+    figure = Figure(figsize=(4.4, 3.1), layout="constrained")
     panel = figure.subplots()
     panel.hist([run.median_score[certifiable], run.median_score[~certifiable]], bins=np.linspace(0, 1, 26), stacked=True,
                color=[BLUE, ORANGE], edgecolor="white", linewidth=0.5,
                label=[f"certifiably correct at r = {radius:g}", "not certifiably correct"])
     score = "entropy" if run.key.selection == "entropy" else "output of the selection network"
-    panel.set(xlabel=f"median {score} over noise", ylabel="images", xlim=(0, 1), title=_title(run.key))
-    panel.legend(loc="upper right")
+    panel.set(xlabel=f"median {score} over noise", ylabel="images", xlim=(0, 1))
+    panel.set_title(_title(run.key), loc="left", fontsize=9)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return figure
 
 
@@ -150,7 +153,7 @@ def _shown_cores(run: Run) -> list[str]:
 
 def _title(key: Key) -> str:
     selection = "" if key.selection == "entropy" else f", selection network $\\eta$ = {key.selection.partition('-')[2]}"
-    return f"{_name(key.dataset)}, {key.method}, $\\sigma$ = {key.sigma:g}{selection}"
+    return f"{_name(key.dataset)}, {_name(key.method)}, $\\sigma$ = {key.sigma:g}{selection}"
 
 
 def _name(name: str) -> str:

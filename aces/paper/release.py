@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from aces.errors import InputError
 
 THETAS = [i / 100 for i in range(101)]
 METRICS = ("certified_accuracy", "selection_rate")  # one published table for each
+Log = dict[str, np.ndarray]
 CORE_NAMES = {"enb7": "efficientnet-b7"}  # as abbreviated in the names of the tables
 
 
@@ -81,7 +81,7 @@ class Release:
     problems: list[Problem]
 
 
-class _Damaged(Exception):
+class _Damaged(ValueError):
     """A file that is there, but cannot be used."""
 
 
@@ -130,11 +130,11 @@ class _Reader:
             return read(path, *args)
         except FileNotFoundError:
             self.note(path, "is missing")
-        except (_Damaged, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, OSError) as error:
+        except (ValueError, OSError) as error:
             self.note(path, f"is damaged ({' '.join(str(error).split())})")
         return None
 
-    def cores(self, dataset: str) -> dict[str, pd.DataFrame]:
+    def cores(self, dataset: str) -> dict[str, Log]:
         folder = self.root / "data" / dataset / "core"
         paths = sorted(folder.glob("*_core_prediction"))
         if not paths:
@@ -142,29 +142,30 @@ class _Reader:
         logs = {path.name.removesuffix("_core_prediction"): self.attempt(_read_log, path, ["label", "predict"]) for path in paths}
         return {network: log for network, log in logs.items() if log is not None}
 
-    def run(self, key: Key, folder: Path, cores: dict[str, pd.DataFrame]) -> Run | None:
+    def run(self, key: Key, folder: Path, cores: dict[str, Log]) -> Run | None:
         prefix = folder.name if key.selection != "entropy" else f"{key.dataset}_{key.method}_{_digits(key.sigma)}"
         alone = self.attempt(_read_log, folder / f"{prefix}_certification", ["label", "predict", "radius", "unperturbed predict"])
         if alone is None:
             return None
-        selections = {theta: self.attempt(_read_selection, folder / f"{prefix}_selection_{theta:.2f}", alone.index) for theta in THETAS}
-        selections = {theta: log for theta, log in selections.items() if log is not None}
         scores = folder / f"{prefix}_{'entropies' if key.selection == 'entropy' else 'outputs'}"
-        medians = self.attempt(_read_log, scores, ["50 percentile"], alone.index)
-        stack = lambda column: np.stack([log[column] for log in selections.values()], axis=1)
-        return Run(key=key, label=alone["label"].to_numpy(int), prediction=alone["predict"].to_numpy(int),
-                   radius=alone["radius"].to_numpy(), natural=alone["unperturbed predict"].to_numpy(int),
-                   thetas=np.array(list(selections)), selection=stack("predict").astype(int), selection_radius=stack("radius"),
-                   natural_selection=stack("unperturbed predict").astype(int),
-                   cores=self._matching(key, cores, alone),
-                   median_score=None if medians is None else medians["50 percentile"].to_numpy()) if selections else None
+        medians = self.attempt(_read_log, scores, ["50 percentile"], alone["idx"])
+        logs = {theta: self.attempt(_read_selection, folder / f"{prefix}_selection_{theta:.2f}", alone["idx"]) for theta in THETAS}
+        logs = {theta: log for theta, log in logs.items() if log is not None}
+        if not logs:
+            return None
+        stack = lambda column: np.stack([log[column] for log in logs.values()], axis=1)
+        return Run(key=key, label=alone["label"].astype(int), prediction=alone["predict"].astype(int), radius=alone["radius"],
+                   natural=alone["unperturbed predict"].astype(int), thetas=np.array(list(logs)),
+                   selection=stack("predict").astype(int), selection_radius=stack("radius"),
+                   natural_selection=stack("unperturbed predict").astype(int), cores=self._matching(key, cores, alone),
+                   median_score=None if medians is None else medians["50 percentile"])
 
-    def _matching(self, key: Key, cores: dict[str, pd.DataFrame], alone: pd.DataFrame) -> dict[str, np.ndarray]:
+    def _matching(self, key: Key, cores: dict[str, Log], alone: Log) -> dict[str, np.ndarray]:
         """The cores that speak of the same images as the run."""
         matching = {}
         for network, log in cores.items():
-            if log.index.equals(alone.index) and (log["label"] == alone["label"]).all():
-                matching[network] = log["predict"].to_numpy(int)
+            if np.array_equal(log["idx"], alone["idx"]) and np.array_equal(log["label"], alone["label"]):
+                matching[network] = log["predict"].astype(int)
             else:
                 self.note(self.root / "data" / key.dataset / "core" / f"{network}_core_prediction",
                           f"has other images or labels than {key}")
@@ -189,22 +190,26 @@ class _Reader:
                 self.note(self.root / table.path, f"has no data: the core network {table.core} is missing")
 
 
-def _read_log(path: Path, columns: list[str], index: pd.Index | None = None) -> pd.DataFrame:
-    """Columns of a log, indexed by image; every cell a finite number."""
-    log = pd.read_csv(path, sep="\t", index_col=False)
-    if lacking := [column for column in ["idx", *columns] if column not in log]:
+def _read_log(path: Path, columns: list[str], index: np.ndarray | None = None) -> Log:
+    """Column -> (N,) numbers of a log, and "idx", the images; `index` is what "idx" must be."""
+    head, *lines = path.read_text().splitlines() or [""]
+    names = head.split("\t")
+    if lacking := [column for column in ["idx", *columns] if column not in names]:
         raise _Damaged(f"no column {lacking[0]!r}")
-    log = log[["idx", *columns]].apply(pd.to_numeric, errors="coerce").set_index("idx")
-    if log.empty or not np.isfinite(log.to_numpy(float)).all() or log.index.hasnans:
-        raise _Damaged("empty, or a cell is not a number")
-    if index is not None and not log.index.equals(index):
-        raise _Damaged(f"{len(log)} images, not the {len(index)} of the certification log")
-    return log
+    if not lines:
+        raise _Damaged("no images")
+    wanted = ["idx", *columns]
+    cells = np.loadtxt(lines, delimiter="\t", usecols=[names.index(column) for column in wanted], ndmin=2)
+    if not np.isfinite(cells).all():
+        raise _Damaged("a cell is not a finite number")
+    if index is not None and not np.array_equal(cells[:, 0], index):
+        raise _Damaged(f"{len(cells)} images, not the {len(index)} of the certification log")
+    return dict(zip(wanted, cells.T, strict=True))
 
 
-def _read_selection(path: Path, index: pd.Index) -> pd.DataFrame:
+def _read_selection(path: Path, index: np.ndarray) -> Log:
     log = _read_log(path, ["predict", "radius", "unperturbed predict"], index)
-    if not log[["predict", "unperturbed predict"]].isin([-1, 0, 1]).all(axis=None):
+    if not np.isin([log["predict"], log["unperturbed predict"]], [-1, 0, 1]).all():
         raise _Damaged("a selection is none of 1, 0, -1")
     return log
 
