@@ -1,5 +1,6 @@
 """One unit of work: noise, forward pass, counts."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,10 +10,14 @@ import torch
 from torch import Tensor
 
 from aces.counts import Settings
+from aces.errors import InputError
 from aces.sampling.forward import Forward, Network
 from aces.sampling.noise import generator
 from aces.sampling.tally import Tally
 from aces.sampling.units import Unit
+
+
+_BLOCK = 2048  # draws whose logits are counted together
 
 
 class Stopped(Exception):
@@ -38,6 +43,10 @@ class Counter:
     num_classes: int
 
     def open(self, device: torch.device) -> Callable[[Job, threading.Event], np.ndarray]:
+        here = self.network.backend_on(device)
+        if here != self.network.backend:
+            raise InputError(f"{os.uname().nodename} would run the network by {here}, the others by {self.network.backend}: "
+                             "give every node the same environment and the same kind of device")
         forward = self.network.open(device)
         return lambda job, stop: self._count(job, forward, device, stop)
 
@@ -45,13 +54,18 @@ class Counter:
     def _count(self, job: Job, forward: Forward, device: torch.device, stop: threading.Event) -> np.ndarray:
         """(G, width) counts of a unit, a row for each image; see `aces.sampling.tally`. Raises Stopped once `stop` is set."""
         pixels, guess = as_pixels(job.images.to(device)), torch.from_numpy(job.guess).to(device)
-        tally = Tally(images=len(pixels), num_classes=self.num_classes, device=device)
-        draws = torch.empty((min(self.network.batch, job.unit.draws), *pixels.shape[1:]), device=device)
-        row = torch.empty(len(draws), dtype=torch.int64, device=device)
-        for size in _fills(job, pixels, draws, row, self.settings):
+        tally = Tally(guess, num_classes=self.num_classes)
+        row = torch.repeat_interleave(*(torch.tensor(column, device=device) for column in zip(*_rows(job.unit))))
+        made = counted = 0
+        logits = []
+        for draws in _batches(job, pixels, size=self.network.batch, settings=self.settings):
             if stop.is_set():
                 raise Stopped
-            tally.add(row[:size], guess[row[:size]], *forward(draws[:size]))
+            logits.append(forward(draws))
+            made += len(draws)
+            if made - counted >= _BLOCK or made == job.unit.draws:
+                tally.add(row[counted:made], *map(torch.cat, zip(*logits)))
+                counted, logits = made, []
         return tally.counts()
 
 
@@ -60,24 +74,28 @@ def as_pixels(images: Tensor) -> Tensor:
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
-def _fills(job: Job, pixels: Tensor, draws: Tensor, row: Tensor, settings: Settings) -> Iterator[int]:
-    """Fill `draws` with noisy copies and `row` with their images, batch after batch; yields how many there are.
+def _rows(unit: Unit) -> list[tuple[int, int]]:
+    """(row of its image in the tally, draws) of each piece."""
+    rows = {image: row for row, image in enumerate(unit.images)}
+    return [(rows[piece.image], piece.draws) for piece in unit.pieces]
+
+
+def _batches(job: Job, pixels: Tensor, *, size: int, settings: Settings) -> Iterator[Tensor]:
+    """Noisy copies of the images, piece after piece, in batches of `size` that share one buffer.
 
     A piece's noise comes from its own generator; a batch may end within a piece, and may hold several.
     """
-    rows = {image: place for place, image in enumerate(job.unit.images)}
+    batch = torch.empty((min(size, job.unit.draws), *pixels.shape[1:]), device=pixels.device)
     filled = 0
-    for piece in job.unit.pieces:
-        place, left = rows[piece.image], piece.draws
-        noise = generator(seed=settings.seed, model=settings.model, index=int(job.index[place]), round=job.unit.round,
-                          chunk=piece.chunk, device=draws.device)
+    for piece, (row, left) in zip(job.unit.pieces, _rows(job.unit)):
+        noise = generator(seed=settings.seed, model=settings.model, index=int(job.index[row]), round=job.unit.round,
+                          chunk=piece.chunk, device=pixels.device)
         while left:
-            size = min(left, len(draws) - filled)
-            draws[filled:filled + size].normal_(0.0, settings.sigma, generator=noise).add_(pixels[place])
-            row[filled:filled + size] = place
-            filled, left = filled + size, left - size
-            if filled == len(draws):
-                yield filled
+            step = min(left, len(batch) - filled)
+            batch[filled:filled + step].normal_(0.0, settings.sigma, generator=noise).add_(pixels[row])
+            filled, left = filled + step, left - step
+            if filled == len(batch):
+                yield batch
                 filled = 0
     if filled:
-        yield filled
+        yield batch[:filled]

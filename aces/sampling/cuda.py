@@ -30,7 +30,7 @@ def record(module: nn.Module, *, batch: int, shape: tuple[int, int, int], precis
     def forward(draws: Tensor) -> list[Tensor]:
         x[:len(draws)].copy_(draws)
         graph.replay()
-        return [output[:len(draws)] for output in outputs]
+        return [output[:len(draws)].clone() for output in outputs]  # the next replay overwrites them
     return forward
 
 

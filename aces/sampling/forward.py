@@ -35,6 +35,10 @@ class OnnxNetwork:
     backend: str
     batch: int
 
+    @staticmethod
+    def backend_on(device: torch.device) -> str:
+        return f"onnxruntime {_version('onnxruntime')}"
+
     def open(self, device: torch.device) -> Forward:
         import onnxruntime
 
@@ -56,6 +60,10 @@ class TorchNetwork:
     precision: str
     backend: str
     batch: int
+
+    @staticmethod
+    def backend_on(device: torch.device) -> str:
+        return f"torch {_version('torch')} {_place(device)}"
 
     def open(self, device: torch.device) -> Forward:
         module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
@@ -131,14 +139,14 @@ def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch
     small = example[0].numel() <= _SMALL
     if device.type == "cpu" and precision == "float32":
         try:
-            network = OnnxNetwork(_export(module, example), f"onnxruntime {_version('onnxruntime')}", 64 if small else 16)
+            network = OnnxNetwork(_export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16)
             _check_same(network, module, example)
             return network
         except Exception as error:
             console.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
                           markup=False)
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
-    return TorchNetwork(module, tuple(example.shape[1:]), precision, f"torch {_version('torch')} {_place(device)}", batch)
+    return TorchNetwork(module, tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch)
 
 
 def _export(module: nn.Module, example: Tensor) -> bytes:

@@ -41,39 +41,43 @@ def cores() -> int:
 
 
 class LocalEngine:
-    """Counts jobs on this machine's devices."""
+    """Counts jobs on this machine's devices. As a context, it ends its threads."""
 
     def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
         opened = {place: counter.open(place) for place in places}
         if places[0].type == "cpu":
             places = places * (workers or cores())
         self._workers = [opened[place] for place in places[:workers]]
-        self._mine = threading.local()
+        self._mine, self._stop = threading.local(), threading.Event()
+
+    def __enter__(self) -> "LocalEngine":
+        free = queue.SimpleQueue()
+        for worker in self._workers:
+            free.put(worker)
+        self._threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(self._threads)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, np.ndarray]]:
         """Each job with its counts, as they get finished."""
-        free, stop, threads = queue.SimpleQueue(), threading.Event(), torch.get_num_threads()
-        for worker in self._workers:
-            free.put(worker)
-        pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
         jobs, pending = iter(jobs), {}
-        try:
-            while True:
-                # Two jobs a worker: a job may wait for a worker, never a worker for a job.
-                for job in islice(jobs, 2 * len(self._workers) - len(pending)):
-                    pending[pool.submit(self._serve, job, stop)] = job
-                if not pending:
-                    return
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    yield pending.pop(future), future.result()
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)
+        while True:
+            # Two jobs a worker: a job may wait for a worker, never a worker for a job.
+            for job in islice(jobs, 2 * len(self._workers) - len(pending)):
+                pending[self._pool.submit(self._serve, job)] = job
+            if not pending:
+                return
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                yield pending.pop(future), future.result()
 
     def _start(self, free: queue.SimpleQueue) -> None:
         self._mine.count = free.get()
         torch.set_num_threads(1)  # the workers are the parallelism
 
-    def _serve(self, job: Job, stop: threading.Event) -> np.ndarray:
-        return self._mine.count(job, stop)
+    def _serve(self, job: Job) -> np.ndarray:
+        return self._mine.count(job, self._stop)

@@ -19,15 +19,18 @@ from torch import Tensor, nn
 from aces import console
 from aces.counts import BINS, Counts, Round, Settings
 from aces.params import Adaptive
+from aces.sampling.adaptive import Stopping
 from aces.sampling.count import Counter, Job, as_pixels
 from aces.sampling.forward import hash_of, prepare
 from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
 from aces.sampling.local import LocalEngine, devices
+from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
 from aces.sampling.tally import split, width
 from aces.sampling.units import Unit, cut
 
 CHUNK = 1000
+GRID = [i / 100 for i in range(101)]  # thetas an adaptive run keeps exact, unless told
 
 
 def sample(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num_classes: int, n0: int, n: int, n_predict: int,
@@ -58,16 +61,20 @@ def sample(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num_c
     settings = Settings(sigma=float(sigma), n0=int(n0), n=int(n), n_predict=int(n_predict), seed=int(seed), chunk=int(chunk),
                         model=hash_of(model, select), precision=precision, backend=network.backend,
                         mechanism="entropy" if select is None else "network")
-    engine = LocalEngine(Counter(network, settings, num_classes), places, workers=workers)
+    kind = LocalEngine if engine == "local" else RayEngine
     about = _about(settings, images, index, num_classes=num_classes, batch=network.batch)
     total = len(images) * (n0 + n + n_predict)
     with (open_shards(Path(scratch) / fingerprint(about), about=about) if scratch else nullcontext() as shards,
+          kind(Counter(network, settings, num_classes), places, workers=workers) as engine,
           console.progress("sampling", total, "draws") if progress else nullcontext() as bar):
         run = _Run(images, index, settings, num_classes, network.batch, engine, shards, bar)
         everyone = range(len(images))
         run.draw(Round.GUESS, everyone, stop=n0)
         run.fix_guess()
-        run.draw(Round.BOUND, everyone, stop=n)
+        if adaptive is None:
+            run.draw(Round.BOUND, everyone, stop=n)
+        else:
+            run.draw_adaptively(adaptive, thetas=thetas, alpha=alpha)
         run.draw(Round.PREDICT, everyone, stop=n_predict)
     return run.counts(label)
 
@@ -84,6 +91,7 @@ class _Run:
         self.joint = np.zeros((count, BINS + 1), dtype=np.int64)
         self.invalid = np.zeros((len(Round), count), dtype=np.int64)
         self.guess = np.full(count, -1)
+        self.looks = None
 
     def draw(self, round: Round, images, *, start: int = 0, stop: int) -> None:
         """Make the draws `start .. stop` of the images, or take them from the shards."""
@@ -93,12 +101,29 @@ class _Run:
                 self.shards.add(job.unit.key, table)
             self._add(job.unit, table)
 
+    def draw_adaptively(self, adaptive: Adaptive, *, thetas, alpha: float | None) -> None:
+        """Round BOUND in looks, each for the images that are worth more draws."""
+        everyone = np.arange(len(self.images))
+        stopping = Stopping(adaptive, n=self.settings.n, chunk=self.settings.chunk, sigma=self.settings.sigma,
+                            alpha=adaptive.alpha if alpha is None else alpha, thetas=GRID if thetas is None else thetas,
+                            guess=self.guess, guess_entropy=self.entropy[Round.GUESS])
+        left, start = everyone, 0
+        for stop in map(int, stopping.draws):
+            self.draw(Round.BOUND, left.tolist(), start=start, stop=stop)
+            classes = self.classes[Round.BOUND]
+            going_on = stopping.look(left, guessed=classes[everyone, self.guess], entropy=self.entropy[Round.BOUND])
+            self._advance((len(left) - len(going_on)) * (self.settings.n - stop))
+            left, start = going_on, stop
+            if not len(left):
+                break
+        self.looks = stopping.looks
+
     def fix_guess(self) -> None:
         self.guess = self.classes[Round.GUESS].argmax(axis=1)
 
     def counts(self, label: np.ndarray) -> Counts:
         return Counts(classes=self.classes, entropy=self.entropy, joint=self.joint, invalid=self.invalid, index=self.index,
-                      label=label, guess=self.guess, settings=self.settings)
+                      label=label, guess=self.guess, settings=self.settings, looks=self.looks)
 
     def _unfinished(self, units: Iterator[Unit]) -> Iterator[Unit]:
         for unit in units:
@@ -119,8 +144,11 @@ class _Run:
         self.invalid[unit.round, unit.images] += invalid
         if unit.round == Round.BOUND:
             self.joint[unit.images] += joint
+        self._advance(unit.draws)
+
+    def _advance(self, draws: int) -> None:
         if self.bar is not None:
-            self.bar.advance(unit.draws)
+            self.bar.advance(draws)
 
 
 def fingerprint(about: dict) -> str:

@@ -12,32 +12,35 @@ _EDGES = torch.arange(BINS + 1, dtype=torch.float64) / BINS
 
 
 class Tally:
-    """Counts of the draws of G images, one row each: K classes, the scores' bins, the same for draws of the guessed
-    class, invalid draws. One more column takes what belongs nowhere."""
+    """Counts of the draws of G images, a row each: K classes, the scores' bins, the same for draws of the guessed class,
+    invalid draws. One more column takes what belongs nowhere.
 
-    def __init__(self, *, images: int, num_classes: int, device: torch.device | str = "cpu"):
-        self.num_classes = num_classes
-        self.width = width(num_classes)
-        self.edges = _EDGES.to(device)
-        self.table = torch.zeros(images * (self.width + 1), dtype=torch.int64, device=device)
+    guess: (G,) guessed classes, -1 for none.
+    """
 
-    def add(self, row: Tensor, guess: Tensor, logits: Tensor, selection: Tensor | None = None) -> None:
-        """Count a batch of D draws.
+    def __init__(self, guess: Tensor, *, num_classes: int):
+        self.guess, self.num_classes, self.width = guess, num_classes, width(num_classes)
+        self.edges = _EDGES.to(guess.device)
+        self.table = torch.zeros(len(guess) * (self.width + 1), dtype=torch.int64, device=guess.device)
 
-        row: (D,) row of each draw's image; guess: (D,) its guessed class, -1 for none; logits: (D, K);
-        selection: (D, 2) logits of the selection network, if that is the mechanism.
+    def add(self, row: Tensor, logits: Tensor, selection: Tensor | None = None) -> None:
+        """Count D draws.
+
+        row: (D,) row of each draw's image; logits: (D, K); selection: (D, 2) logits of the selection network, if that is
+        the mechanism.
         """
         logits = logits.float()
-        scores = entropy(logits) if selection is None else core_probability(selection.float())
-        valid = logits.isfinite().all(dim=1) & scores.isfinite()
-        if selection is not None:
+        valid = logits.isfinite().all(dim=1)
+        if selection is None:
+            scores = entropy(logits)
+        else:
+            scores = core_probability(selection.float())
             valid &= selection.isfinite().all(dim=1)
-        label, place = logits.argmax(dim=1), bins(scores, self.edges)
-        nowhere = self.width
+        label, place, nowhere = logits.argmax(dim=1), bins(scores, self.edges), self.width
         columns = torch.stack([
             torch.where(valid, label, self.width - 1),
             torch.where(valid, self.num_classes + place, nowhere),
-            torch.where(valid & (label == guess), self.num_classes + BINS + 1 + place, nowhere),
+            torch.where(valid & (label == self.guess[row]), self.num_classes + BINS + 1 + place, nowhere),
         ])
         places = (row * (self.width + 1) + columns).reshape(-1)
         self.table.scatter_add_(0, places, torch.ones_like(places))
