@@ -1,5 +1,6 @@
-"""Noise sampling: networks and images -> counts."""
+"""Noise sampling: networks and images -> counts, or single answers with as few draws as they need."""
 
+from aces.sampling.anytime import Answer, certify_at, predict
 from aces.sampling.sampler import sample
 
-__all__ = ["sample"]
+__all__ = ["Answer", "certify_at", "predict", "sample"]

@@ -41,8 +41,9 @@ class Unit:
 
 def cut(round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk: int, rows: int) -> Iterator[Unit]:
     """The draws `start .. stop` of the images, in units of one chunk, or of as many small ones as fill `rows` draws."""
+    start, stop = int(start), int(stop)
     assert start % chunk == 0, "chunks are whole, except the last of a round"
-    pieces = (Piece(image, place // chunk, min(chunk, stop - place))
+    pieces = (Piece(int(image), place // chunk, min(chunk, stop - place))
               for image in images for place in range(start, stop, chunk))
     while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
         yield Unit(round, unit)

@@ -1,0 +1,146 @@
+"""One answer with few draws: sample an image until its question is decided, soundly.
+
+Round GUESS fixes s_hat and c_hat as in Algorithm 1; then fresh draws feed anytime-valid tests (`aces.sequential`), which
+may be read after every batch. What is left undecided after n draws is an abstention.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+from torch import Tensor, nn
+
+from aces.composition import Route, places_of
+from aces.counts import Round
+from aces.errors import InputError
+from aces.sampling.inputs import as_numbers
+from aces.sampling.run import Run, open_run
+from aces.sequential import AnytimeTest, log_evidence
+from aces.smoothing import ABSTAIN
+from aces.statistics import check_alpha
+
+CHUNK = 32     # draws between two readings at first
+GROWTH = 1.25  # of the draws from one reading to the next: at most this many more than were needed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the draws of one image say, with probability >= 1 - alpha."""
+
+    prediction: int  # class, or ABSTAIN
+    radius: float    # the radius asked for, 0 where it is not certified
+    route: Route
+    draws: int       # made in all
+    invalid: int     # of these, with NaN or infinite logits
+
+
+def certify_at(model: nn.Module, images: np.ndarray | Tensor, *, radius: float, theta: float, sigma: float, num_classes: int,
+               alpha: float, seed: int, n0: int = 100, n: int = 100_000, **options) -> list[Answer]:
+    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers `prediction` everywhere within
+    `radius`.
+
+    ACES with radius r > 0 needs s_hat = 1 and p_S, p_A > Phi(r / sigma). The two tests use all of alpha each: where the
+    claim is false, one certain of the two probabilities is too small, and that test must fail (intersection-union). An
+    image with s_hat = 0 is answered by the core, which has no radius: it is left after round GUESS.
+
+    options: as of `aces.sampling.sample` (index, select, precision, device, workers, progress).
+    """
+    check_alpha(alpha)
+    # Rounded up, so that p > p0 implies the radius.
+    p0 = np.nextafter(ndtr(radius / sigma), 1.0)
+    if not (radius > 0 and p0 < 1 and log_evidence(n, n, p0=p0) >= -np.log(alpha)):
+        raise InputError(f"radius={radius} at sigma={sigma} cannot be certified by n={n} draws at alpha={alpha}: expected a "
+                         "radius above 0, and either a smaller radius or more draws")
+    with _guessed(model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options) as run:
+        selects = _Selection(run, theta)
+        selection, label = AnytimeTest(p0=p0, alpha=alpha), AnytimeTest(p0=p0, alpha=alpha)
+
+        def read() -> np.ndarray:
+            selection.update(selects.agreeing(run), run.draws)
+            label.update(run.guessed, run.draws)
+            return (selection.certified & label.certified) | selection.futile | label.futile
+
+        _draw_until(read, run, np.flatnonzero(selects.certifies), n=n)
+        sure = selects.certifies & selection.certified & label.certified
+        return _answers(run, prediction=np.where(sure, run.guess, ABSTAIN), radius=np.where(sure, radius, 0.0),
+                        route=np.where(sure, Route.CERTIFY, Route.ABSTAIN))
+
+
+def predict(model: nn.Module, images: np.ndarray | Tensor, *, core: np.ndarray, theta: float, sigma: float,
+            num_classes: int, alpha: float, seed: int, n0: int = 100, n: int = 10_000, **options) -> list[Answer]:
+    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers `prediction`.
+
+    core: (N,) classes of the core network. Routes and levels are those of CERTIFY (`aces.composition.certify`), with two
+    tests: that s_hat has the majority, and that c_hat beats every other class. The latter is one test for each rival, on
+    the draws of either class, each at the full level: if c_hat is not the winner, the winner's test must fail. An invalid
+    draw counts against every test. options: as of `certify_at`.
+    """
+    check_alpha(alpha)
+    core = as_numbers("core", core, len(images))
+    with _guessed(model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options) as run:
+        selects, agree = _Selection(run, theta), run.guess == core
+        level = np.where(~selects.certifies & agree, alpha / 2, alpha)
+        selection, duels = AnytimeTest(p0=0.5, alpha=level), AnytimeTest(p0=0.5, alpha=level[:, None])
+        routes = np.full(len(core), Route.ABSTAIN)
+
+        def read() -> np.ndarray:
+            selection.update(selects.agreeing(run), run.draws)
+            duels.update(*_duels(run))
+            wins, loses = duels.certified.all(axis=1), duels.futile.any(axis=1)
+            cases = [selects.certifies & selection.certified & wins, ~selects.certifies & selection.certified, agree & wins]
+            routes[:] = np.select(cases, [Route.CERTIFY, Route.CORE, Route.AGREE], Route.ABSTAIN)
+            hopeless = np.where(selects.certifies, loses | (selection.futile & ~agree), selection.futile & (loses | ~agree))
+            return (routes != Route.ABSTAIN) | hopeless
+
+        _draw_until(read, run, np.arange(len(core)), n=n)
+        return _answers(run, prediction=np.select([routes == Route.ABSTAIN, routes == Route.CORE], [ABSTAIN, core], run.guess),
+                        radius=np.zeros(len(core)), route=routes)
+
+
+class _Selection:
+    """The guessed selections at one theta, and the draws that agree with them."""
+
+    def __init__(self, run: Run, theta: float):
+        (self.place,) = places_of(theta)
+        ones, zeros = self._votes(run.entropy[Round.GUESS])
+        self.certifies = ones >= zeros  # (N,) s_hat = 1, also in a tie (Algorithm 1)
+
+    def agreeing(self, run: Run) -> np.ndarray:
+        """(N,) draws of round BOUND that select s_hat."""
+        return np.where(self.certifies, *self._votes(run.entropy[Round.BOUND]))
+
+    def _votes(self, entropy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return entropy[:, :self.place + 1].sum(axis=1), entropy[:, self.place + 1:].sum(axis=1)
+
+
+@contextmanager
+def _guessed(model, images, *, n0: int, n: int, progress: bool = False, **options) -> Iterator[Run]:
+    """A run after round GUESS."""
+    with open_run(model, images, n0=n0, n=n, n_predict=0, chunk=CHUNK, progress=progress, **options) as run:
+        run.draw(Round.GUESS, range(len(run.images)), stop=n0)
+        yield run
+
+
+def _draw_until(read: Callable[[], np.ndarray], run: Run, left: np.ndarray, *, n: int) -> None:
+    """Draw for the images `left` until `read` calls each decided, or n draws are made."""
+    start = 0
+    while len(left) and start < n:
+        stop = min(n, CHUNK * int(np.ceil(max(start + CHUNK, start * GROWTH) / CHUNK)))
+        run.draw(Round.BOUND, left, start=start, stop=stop)
+        left, start = left[~read()[left]], stop
+
+
+def _duels(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """(N, 1) draws of the guessed class, and (N, K - 1) of it or one rival; invalid draws go to the rival."""
+    classes, guessed = run.classes[Round.BOUND], run.guessed[:, None]
+    others = np.arange(run.num_classes) != run.guess[:, None]
+    rivals = classes[others].reshape(len(classes), -1)
+    return guessed, guessed + rivals + run.invalid[Round.BOUND][:, None]
+
+
+def _answers(run: Run, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray) -> list[Answer]:
+    invalid = run.invalid.sum(axis=0)
+    draws = run.classes.sum(axis=(0, 2)) + invalid
+    return [Answer(int(p), float(r), Route(w), int(d), int(i)) for p, r, w, d, i in zip(prediction, radius, route, draws, invalid)]

@@ -1,0 +1,136 @@
+"""A run of the sampler: the sums so far, and the means to add draws to them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from aces import console
+from aces.counts import BINS, Round, Settings
+from aces.sampling.count import Counter, Job, as_pixels
+from aces.sampling.forward import hash_of, prepare
+from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
+from aces.sampling.local import LocalEngine, devices
+from aces.sampling.ray_engine import RayEngine
+from aces.sampling.shards import Shards, open_shards
+from aces.sampling.tally import split, width
+from aces.sampling.units import Unit, cut
+
+ENGINES = {"local": LocalEngine, "ray": RayEngine}
+
+
+@contextmanager
+def open_run(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num_classes: int, n0: int, n: int,
+             n_predict: int, seed: int, chunk: int, index=None, select: nn.Module | None = None,
+             precision: str = "float32", device: str = "auto", workers: int | None = None, engine: str = "local",
+             scratch: Path | None = None, progress: bool = True) -> Iterator["Run"]:
+    """Check everything, prepare the network, start the workers; see `aces.sampling.sample`."""
+    check_settings(sigma=sigma, num_classes=num_classes, n0=n0, n=n, n_predict=n_predict, seed=seed, chunk=chunk,
+                   precision=precision, engine=engine, workers=workers)
+    images = as_images(images)
+    index = as_numbers("index", index, len(images))
+    check_index(index)
+    places = devices(device)
+    network = prepare(model, select, example=_example(images, sigma), num_classes=num_classes, precision=precision,
+                      device=places[0])
+    settings = Settings(sigma=float(sigma), n0=int(n0), n=int(n), n_predict=int(n_predict), seed=int(seed), chunk=int(chunk),
+                        model=hash_of(model, select), precision=precision, backend=network.backend,
+                        mechanism="entropy" if select is None else "network")
+    counter = Counter(network, settings, num_classes)
+    about = _about(counter, images, index)
+    total = len(images) * (n0 + n + n_predict)
+    with (open_shards(Path(scratch) / fingerprint(about), about=about) if scratch else nullcontext() as shards,
+          ENGINES[engine](counter, places, workers=workers) as started,
+          console.progress("sampling", total, "draws") if progress else nullcontext() as bar):
+        yield Run(counter, images, index, started, shards, bar)
+
+
+class Run:
+    """The sums over the draws made so far. `classes`, `entropy`, `joint`, `invalid` and `guess` are those of `Counts`."""
+
+    def __init__(self, counter: Counter, images: Tensor, index: np.ndarray, engine: LocalEngine | RayEngine,
+                 shards: Shards | None, bar):
+        self.settings, self.images, self.index = counter.settings, images, index
+        self.num_classes, self.rows = counter.num_classes, counter.network.batch
+        self.engine, self.shards, self.bar = engine, shards, bar
+        count = len(images)
+        self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
+        self.entropy = np.zeros((len(Round), count, BINS + 1), dtype=np.int64)
+        self.joint = np.zeros((count, BINS + 1), dtype=np.int64)
+        self.invalid = np.zeros((len(Round), count), dtype=np.int64)
+        self.guess = np.full(count, -1, dtype=np.int64)
+
+    def draw(self, round: Round, images: Iterable[int], *, start: int = 0, stop: int) -> None:
+        """Make the draws `start .. stop` of the images, or take them from the shards.
+
+        Round GUESS comes first and fixes the guesses, on which the joint counts of round BOUND depend.
+        """
+        units = cut(round, images, start=start, stop=stop, chunk=self.settings.chunk, rows=self.rows)
+        for job, table in self.engine.run(self._job(unit) for unit in self._unfinished(units)):
+            if self.shards is not None:
+                self.shards.add(job.unit.key, table)
+            self._add(job.unit, table)
+        if round == Round.GUESS:
+            self.guess = self.classes[Round.GUESS].argmax(axis=1)
+
+    @property
+    def guessed(self) -> np.ndarray:
+        """(N,) draws of round BOUND whose class is the guessed one."""
+        return self.classes[Round.BOUND, np.arange(len(self.guess)), self.guess]
+
+    @property
+    def draws(self) -> np.ndarray:
+        """(N,) draws of round BOUND, invalid ones included."""
+        return self.classes[Round.BOUND].sum(axis=1) + self.invalid[Round.BOUND]
+
+    def advance(self, draws: int) -> None:
+        """Move the progress bar."""
+        if self.bar is not None:
+            self.bar.advance(draws)
+
+    def _unfinished(self, units: Iterator[Unit]) -> Iterator[Unit]:
+        for unit in units:
+            table = self.shards.get(unit.key, width=width(self.num_classes)) if self.shards is not None else None
+            if table is None:
+                yield unit
+            else:
+                self._add(unit, table)
+
+    def _job(self, unit: Unit) -> Job:
+        return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
+
+    def _add(self, unit: Unit, table: np.ndarray) -> None:
+        classes, entropy, joint, invalid = split(table, num_classes=self.num_classes)
+        assert classes.sum() + invalid.sum() == entropy.sum() + invalid.sum() == unit.draws, "a draw was lost"
+        self.classes[unit.round, unit.images] += classes
+        self.entropy[unit.round, unit.images] += entropy
+        self.invalid[unit.round, unit.images] += invalid
+        if unit.round == Round.BOUND:
+            self.joint[unit.images] += joint
+        self.advance(unit.draws)
+
+
+def fingerprint(about: dict) -> str:
+    """sha256 of what the draws depend on."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _about(counter: Counter, images: Tensor, index: np.ndarray) -> dict:
+    """What the draws depend on: the settings, the images, and how they are laid out in batches."""
+    pixels = hashlib.sha256(f"{images.dtype}{tuple(images.shape)}".encode())
+    pixels.update(images.contiguous().numpy().tobytes())
+    pixels.update(index.tobytes())
+    return asdict(counter.settings) | {"images": len(images), "pixels": pixels.hexdigest(),
+                                       "num_classes": counter.num_classes, "batch": counter.network.batch}
+
+
+def _example(images: Tensor, sigma: float) -> Tensor:
+    """A few noisy copies of the first image, to try the network on."""
+    pixels = as_pixels(images[:1])
+    return pixels + sigma * torch.randn((3, *pixels.shape[1:]), generator=torch.Generator().manual_seed(0))
