@@ -32,10 +32,11 @@ class Served(PythonModel):
     """`ACES.certify` as MLflow calls it: (N, C, H, W) float32 in [0, 1] -> a row an image."""
 
     def load_context(self, context) -> None:
-        # One session in this process, shared by the server's threads; worker processes would outlive a request.
+        # The server's threads are the parallelism: one worker a request.
         self._model = ACES.load(context.artifacts[ARTIFACT], workers=1)
+        self._model.predict(np.full((1, *self._model.shape), 0.5, dtype=np.float32), n=100)  # the first request need not wait for set-up
 
-    def predict(self, context, model_input, params=None) -> pd.DataFrame:
+    def predict(self, context, model_input: np.ndarray, params=None) -> pd.DataFrame:
         options = dict(params or {})
         theta = options.pop("theta", self._model.theta)
         try:

@@ -73,3 +73,11 @@ def digits_model(theta: float = 0.6) -> ACES:
 @functools.cache
 def digits() -> data.EvalSet:
     return data.prepare(params.Dataset(name="digits", stride=9))[0]
+
+
+def write_project(folder: Path) -> None:
+    """A finished pipeline on the digits: params.yaml and the networks."""
+    profile = Path(__file__).parent.parent / "profiles" / "digits.yaml"
+    (folder / "params.yaml").write_text(profile.read_text())
+    for role, network in digits_model().networks.items():
+        models.save_model(folder / "models" / f"{role}.safetensors", network, **network.recipe)

@@ -64,8 +64,11 @@ def percent(confidence: float) -> str:
 def run(args: argparse.Namespace) -> int:
     model, settings = load_model(args)
     defaults = {"n0": settings.sample.n0, "n": settings.sample.n, "alpha": settings.combine.alpha} if settings else {}
-    options = defaults | chosen(n0=args.n0, n=args.n, alpha=args.alpha, radius=args.radius, adaptive=args.adaptive, seed=args.seed)
-    options.setdefault("adaptive", args.radius is not None)
+    if args.radius is not None and not args.radius > 0:
+        raise InputError(f"--radius={args.radius:g}: expected a number above 0, in [0, 1] pixel units")
+    options = defaults | chosen(n0=args.n0, n=args.n, alpha=args.alpha, seed=args.seed)
+    if args.adaptive or (args.adaptive is None and args.radius is not None):
+        options |= {"adaptive": True, "radius": args.radius}
     certificates = model.certify(read(model, args.images), **options, progress=not args.json)
     if args.json:
         print(json.dumps([_record(path, certificate, model) for path, certificate in zip(args.images, certificates)], indent=2))
