@@ -10,9 +10,9 @@ from aces.reporting import Inputs
 
 
 def simulated_run(*, images: int = 60, classes: int = 10, side: int = 32, theta_step: float = 0.01, n: int = 2000,
-                  mechanism: str = "entropy", baseline: bool = True, seed: int = 0) -> Inputs:
+                  mechanism: str = "entropy", radii: list[float] | None = None, baseline: bool = True, seed: int = 0) -> Inputs:
     """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable class."""
-    settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, images=images)
+    settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, radii=radii)
     generator = np.random.default_rng(seed)
     label = generator.integers(0, classes, images)
     ease = generator.beta(1.3, 1.1, images)  # 0: hopeless, 1: certain
@@ -43,11 +43,11 @@ def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core:
                   provenance={"sha256": {"models/core.safetensors": "0" * 64}, "versions": {"python": "3.11"}})
 
 
-def _settings(*, theta_step: float, n: int, mechanism: str, images: int) -> params.Params:
+def _settings(*, theta_step: float, n: int, mechanism: str, radii: list[float] | None) -> params.Params:
     loaded = params.load("profiles/laptop.yaml")
     replace = params.dataclasses.replace
     return replace(loaded, sample=replace(loaded.sample, n=n), select=replace(loaded.select, mechanism=mechanism),
-                   combine=replace(loaded.combine, theta_step=theta_step), report=replace(loaded.report, bootstrap=200))
+                   combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii), report=replace(loaded.report, bootstrap=200))
 
 
 def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Counts:

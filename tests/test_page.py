@@ -138,6 +138,7 @@ def test_wall_is_ordered_by_what_is_asked_for(page, run):
 
 def test_every_picture_has_words(page):
     assert page.eval_on_selector_all("svg[role=img]", "all => all.every(svg => svg.getAttribute('aria-label').length > 20)")
+    assert page.eval_on_selector_all(".tile", "all => all.every(tile => tile.getAttribute('aria-label').startsWith('Image '))")
     assert page.eval_on_selector_all("svg:not([role=img])", "all => all.every(svg => svg.getAttribute('aria-hidden') === 'true')")
 
 

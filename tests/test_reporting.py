@@ -153,6 +153,13 @@ def test_a_page_of_many_images_and_thetas_shows_evenly_spaced_ones():
         assert steps[0] == 0 and steps[-1] == count - 1 and len(set(np.diff(steps))) == 1 and len(steps) <= payload.STEPS + 1
 
 
+@pytest.mark.parametrize("radii", [[0.0], [0.0, 9.0]])
+def test_a_run_that_can_reach_no_radius_is_reported_all_the_same(radii, tmp_path):
+    run = simulated_run(images=3, theta_step=1.0, radii=radii, baseline=False)
+    write_report(tmp_path, run)
+    assert data_of(tmp_path / "index.html")["radii"] == radii and run.middle_radius == 0
+
+
 @pytest.mark.parametrize(("side", "channels", "native"), [(8, 1, True), (32, 3, True), (224, 3, False)])
 def test_sprite_holds_every_image_in_its_place(side, channels, native):
     from io import BytesIO

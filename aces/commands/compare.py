@@ -1,5 +1,6 @@
 """`aces compare`: several runs of the MLflow store in one page and one table."""
 
+from rich.box import SIMPLE
 from rich.table import Table
 
 from aces.console import console
@@ -33,6 +34,7 @@ def run(args) -> int:
     if args.json:
         print(table.to_json(orient="records", indent=2))
     else:
+        table = compare.for_terminal(table)
         show(compare.headings(table), compare.as_text(table), out=args.out, loss=args.loss)
     return 0
 
@@ -52,10 +54,11 @@ def chosen(finished: list, names: list[str]) -> list:
 
 
 def show(headings: list[str], rows: list[list[str]], *, out: str, loss: float) -> None:
-    table = Table(title=f"ACES at the largest ACR within {loss:g} points of the core network's natural accuracy", title_justify="left")
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", overflow="fold")
+        table.add_column(heading.replace(" ", "\n").replace("@", "\n@"), justify="right" if place else "left", no_wrap=bool(place))
     for row in rows:
         table.add_row(*row)
+    console.print(f"ACES at the largest ACR within {loss:g} points of the core network's natural accuracy (NAC)")
     console.print(table)
     console.print(f"page: {out}/index.html   curves: {out}/compare.csv", markup=False)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+from rich.box import SIMPLE
 from rich.table import Table
 
 from aces import params as parameters
@@ -27,8 +28,10 @@ def run(args) -> int:
     if args.json:
         print(json.dumps({"metrics": metrics, "curve": rows.to_dict("records")}, indent=2))
         return 0
-    console.print(table(rows, metrics, title=f"{params.dataset.name}, {params.certify.method}, sigma {params.sigma:g}: certified accuracy in percent"))
-    console.print(f"ACR can be {floor_digits(metrics['acr_ceiling'], 3)} at most, with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}")
+    console.print(f"{params.dataset.name}, {params.certify.method}, sigma {params.sigma:g}: certified accuracy at radius r, in percent")
+    console.print(table(rows, metrics))
+    console.print("NAC: natural accuracy; core, abstain: shares of images; ACR: average certified radius,")
+    console.print(f"{floor_digits(metrics['acr_ceiling'], 3)} at most with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}")
     console.print()
     for what, command in NEXT:
         console.print(f"  {what:<20} [bold]{command}[/bold]")
@@ -43,19 +46,19 @@ def read_results(folder: Path) -> tuple[pd.DataFrame, dict]:
         raise InputError(f"{error.filename} does not exist: `make repro` or `dvc repro` makes it") from None
 
 
-def table(rows: pd.DataFrame, metrics: dict, *, title: str) -> Table:
+def table(rows: pd.DataFrame, metrics: dict) -> Table:
     """The curve's rows, with the two networks alone above and below them."""
-    radii = [column for column in rows.columns if column.startswith("certified_accuracy@")]
-    made = Table(title=title, title_justify="left", caption="NAC: natural accuracy; ACR: average certified radius", caption_justify="left")
-    made.add_column("θ")
-    for name in ("NAC", "ACR", *(f"r = {column.split('@')[1]}" for column in radii), "core", "abstains"):
-        made.add_column(name, justify="right")
+    radii = [column for column in rows.columns if column.startswith("certified_accuracy@") and rows[column].any()]
+    made = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    made.add_column("θ", no_wrap=True)
+    for name in ("NAC", "ACR", *(f"r = {column.split('@')[1]}" for column in radii), "core", "abstain"):
+        made.add_column(name, justify="right", no_wrap=True)
     core, alone = metrics["core"]["nac"], metrics["certify"]
-    made.add_row("core network alone", _percent(core), "0.000", *(_percent(core if column.endswith("@0") else 0) for column in radii), "", "", style="dim")
+    made.add_row("core alone", _percent(core), "0.000", *(_percent(core if column.endswith("@0") else 0) for column in radii), "", "", style="dim")
     for _, row in rows.iterrows():
         made.add_row(f"{row['theta']:.2f}", _percent(row["nac"]), floor_digits(row["acr"], 3), *(_percent(row[column]) for column in radii),
                      _percent(row["core_rate"]), _percent(row["abstention"]))
-    made.add_row("certification network alone", _percent(alone["nac"]), floor_digits(alone["acr"], 3), *(_percent(alone[column]) for column in radii),
+    made.add_row("certify alone", _percent(alone["nac"]), floor_digits(alone["acr"], 3), *(_percent(alone[column]) for column in radii),
                  "", "", style="dim")
     return made
 

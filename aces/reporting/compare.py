@@ -8,11 +8,12 @@ from string import Template
 
 import pandas as pd
 
-from aces.reporting.page import as_json, asset
+from aces.reporting.page import as_json, asset, by_section, listing
 from aces.statistics import floor_digits
 
 SCRIPTS = ("chart.js", "compare.js")
 SHOWN = 4  # parameters in the name of a run at most
+SPEAKING = ("dataset.name", "core.arch", "certify.arch", "certify.method", "select.mechanism")  # values that need no name
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,14 @@ def labels(runs: list[RunCurve]) -> list[str]:
     """What tells the runs apart: the parameters in which they differ, or their names where these are many or none."""
     names = differing(runs)
     if 0 < len(names) <= SHOWN:
-        found = [", ".join(f"{name} {run.params.get(name, 'none')}" for name in names) for run in runs]
+        found = [", ".join(_spoken(name, run.params.get(name, "none")) for name in names) for run in runs]
     else:
         found = [run.name for run in runs]
     return [f"{label} ({run.id[:8]})" if found.count(label) > 1 else label for label, run in zip(found, runs, strict=True)]
+
+
+def _spoken(name: str, value: str) -> str:
+    return value if name in SPEAKING else f"{'σ' if name == 'sigma' else name} {value}"
 
 
 def long_table(runs: list[RunCurve]) -> pd.DataFrame:
@@ -99,6 +104,12 @@ def as_text(table: pd.DataFrame) -> list[list[str]]:
     return [[show(name, value) for name, value in row.items()] for row in table.to_dict("records")]
 
 
+def for_terminal(table: pd.DataFrame) -> pd.DataFrame:
+    """Without the columns that say nothing: certified accuracy at 0, and at radii that no run reaches."""
+    accuracies = [name for name in table.columns if name.startswith("certified_accuracy@")]
+    return table.drop(columns=[name for name in accuracies if name.endswith("@0") or not table[name].fillna(0).any()])
+
+
 def headings(table: pd.DataFrame) -> list[str]:
     known = {"run": "run", "core_nac": "core NAC", "certify_nac": "certify NAC", "certify_acr": "certify ACR", "theta": "θ", "nac": "NAC", "acr": "ACR"}
     return [known.get(name, name.replace("certified_accuracy@", "acc@")) for name in table.columns]
@@ -120,21 +131,33 @@ def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
     rows = "".join(f"<tr><th scope=row>{html.escape(row[0])}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>" for row in as_text(table))
     return Template(asset("compare.html")).substitute(
         style=asset("page.css"), script="".join(map(asset, SCRIPTS)), data=as_json(_payload(runs)), count=len(runs),
-        loss=f"{100 * loss:g}", table=f'<table class="results"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
-        caution=_caution(runs), common=_common(runs))
+        loss=f"{100 * loss:g}", table=f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
+        caution=_caution(runs), common=_common(runs), unreachable=_unreachable(runs))
 
 
 def _payload(runs: list[RunCurve]) -> dict:
-    radii = sorted({r for run in runs for r in run.radii if float(r) > 0}, key=float)
+    radii = [r for r in _radii(runs) if float(r) <= _ceiling(runs)]
     metric = lambda values, r: values.get(f"certified_accuracy@{r}")
     return {"radii": radii, "runs": [{
-        "label": label, "sigma": run.params.get("sigma"), "ceiling": run.metrics.get("acr_ceiling"),
-        "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
+        "label": label, "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
         "certified_accuracy": {r: run.curve[f"certified_accuracy@{r}"].tolist() for r in radii if r in run.radii},
         "core": run.metrics["core"]["nac"],
         "alone": {"nac": run.metrics["certify"]["nac"], "acr": run.metrics["certify"]["acr"],
                   "certified_accuracy": {r: metric(run.metrics["certify"], r) for r in radii if r in run.radii}},
     } for run, label in zip(runs, labels(runs), strict=True)]}
+
+
+def _radii(runs: list[RunCurve]) -> list[str]:
+    return sorted({r for run in runs for r in run.radii if float(r) > 0}, key=float)
+
+
+def _ceiling(runs: list[RunCurve]) -> float:
+    return max(run.metrics["acr_ceiling"] for run in runs)
+
+
+def _unreachable(runs: list[RunCurve]) -> str:
+    beyond = [r for r in _radii(runs) if float(r) > _ceiling(runs)]
+    return f'<p class="note">No figure for r = {", ".join(beyond)}: none of these runs can certify it.</p>' if beyond else ""
 
 
 def _caution(runs: list[RunCurve]) -> str:
@@ -149,8 +172,6 @@ def _caution(runs: list[RunCurve]) -> str:
 
 
 def _common(runs: list[RunCurve]) -> str:
-    """The parameters all runs share, as a table."""
+    """The parameters all runs share."""
     differ = set(differing(runs))
-    rows = "".join(f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-                   for name, value in runs[0].params.items() if name not in differ)
-    return f'<div class="provenance"><div><table>{rows}</table></div></div>'
+    return listing(by_section({name: value for name, value in runs[0].params.items() if name not in differ}))

@@ -80,7 +80,7 @@ def _draw_trade_off(inputs: Inputs, data: pd.DataFrame) -> Figure:
         panel.axis("off")
     figure.supxlabel("natural accuracy, %", fontsize=9)
     figure.supylabel("certified accuracy, %", fontsize=9)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
     return figure
 
 
@@ -99,12 +99,14 @@ def _draw_curve(panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *,
     """ACES between its two networks: `metric` over natural accuracy."""
     nac = 100 * data["nac"]
     panel.fill_between(nac, scale * data[f"{metric}_low"], scale * data[f"{metric}_high"], color=ACES, alpha=0.14, linewidth=0)
-    noise = inputs.varying_noise
-    if len(noise):
-        panel.plot(100 * noise["nac"], scale * noise[metric], ":D", color=BASELINE, markersize=3.5, label="other noise levels")
     panel.plot(nac, scale * data[metric], color=ACES, linewidth=1.8, label="ACES")
-    panel.plot(100 * inputs.metrics["core"]["nac"], 0, "s", color=CORE, label="core network")
-    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], "^", color=CERTIFY, label="certification network")
+    point = {"linestyle": "none", "markersize": 7, "clip_on": False, "zorder": 4, "markeredgecolor": "white"}
+    panel.plot(100 * inputs.metrics["core"]["nac"], 0, marker="s", color=CORE, label="core network", **point)
+    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], marker="^", color=CERTIFY, label="certification network alone", **point)
+    for label, series, style in (("other noise levels", inputs.varying_noise, {"linestyle": ":", "marker": "D", "color": BASELINE}),
+                                 ("selecting by entropy", inputs.entropy_selection, {"linestyle": "--", "color": ACES})):
+        if len(series):
+            panel.plot(100 * series["nac"], scale * series[metric], markersize=3.5, linewidth=1.2, label=label, **style)
 
 
 def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:

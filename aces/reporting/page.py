@@ -33,6 +33,7 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
         "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": _provenance(inputs),
         "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS) + "; each figure’s numbers as <code>.csv</code>",
         "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
+        "beyond": "" if inputs.radii[-1] <= inputs.ceiling else f" Certified columns beyond {floor_digits(inputs.ceiling, 3)} are zero by construction.",
         **_common(inputs),
     }
     Path(path).write_text(Template(asset("page.html")).substitute(fields))
@@ -53,7 +54,20 @@ def _provenance(inputs: Inputs) -> str:
     noise = {"seed": settings.seed, "network": settings.model, "network run by": f"{settings.backend}, {settings.precision}",
              "draws of all images": int(draws.sum()), **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
              "invalid draws": int(inputs.counts.invalid.sum())}
-    sections = inputs.provenance | {"draws": noise, "parameters": flatten(inputs.params)}
+    return listing(inputs.provenance | {"draws": noise} | by_section(flatten(inputs.params)))
+
+
+def by_section(flat: dict[str, object]) -> dict[str, dict]:
+    """`{"sigma": 1, "sample.n": 2}` -> `{"parameters": {"sigma": 1}, "parameters: sample": {"n": 2}}`."""
+    sections: dict[str, dict] = {}
+    for name, value in flat.items():
+        section, _, rest = name.partition(".")
+        sections.setdefault(f"parameters: {section}" if rest else "parameters", {})[rest or section] = value
+    return sections
+
+
+def listing(sections: dict[str, dict]) -> str:
+    """Section -> name -> value as HTML."""
     return '<div class="provenance">' + "".join(_group(name, rows) for name, rows in sections.items()) + "</div>"
 
 

@@ -15,7 +15,7 @@ function tradeOff(host, {of, axis, name, format}) {
   const high = Math.max(.01, ...known.flatMap(({values}) => [...values.curve, values.alone])) * 1.06;
   const strength = k => state.front === null || state.front === k ? 1 : .18;
   charts.push(new Chart(host, {
-    height: 280, x: {low: nacLow, high: nacHigh, label: "natural accuracy, %", format: v => Math.round(100 * v)}, y: {low: 0, high, ...axis},
+    height: 280, x: {low: nacLow, high: nacHigh, label: "natural accuracy, %", format: v => +(100 * v).toFixed(1)}, y: {low: 0, high, ...axis},
     draw() {},
     move(chart) {
       for (const {run, k, values} of known) {
@@ -35,7 +35,7 @@ for (const r of radii) {
   const host = element("div", {class: "chart"});
   byId("panels").append(element("div", {class: "panel"}, element("h3", {}, `r = ${r}`), host));
   tradeOff(host, {of: run => ({curve: run.certified_accuracy[r], alone: run.alone.certified_accuracy[r]}), name: `Certified accuracy at radius ${r}`,
-    axis: {label: "certified accuracy, %", format: v => +(100 * v).toFixed(1)}, format: v => `${percent(v)} %`});
+    axis: {label: "certified accuracy, %", format: v => +(100 * v).toFixed(2)}, format: v => `${percent(v)} %`});
 }
 tradeOff(byId("acr-chart"), {of: run => ({curve: run.acr, alone: run.alone.acr}), name: "Average certified radius",
   axis: {label: "average certified radius", format: v => +v.toFixed(3)}, format: v => downwards(v)});

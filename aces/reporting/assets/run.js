@@ -28,5 +28,5 @@ const state = {step: data.start, image: null};
 const charts = [], detailCharts = [];
 const className = id => id === ABSTAIN ? "no answer" : data.classes[id] ?? `class ${id}`;
 const theta = (step = state.step) => thetas[step].toFixed(data.theta_digits);
-const percentAxis = (low, high, label) => ({low, high, label, format: v => Math.round(100 * v)});
+const percentAxis = (low, high, label) => ({low, high, label, format: v => +(100 * v).toFixed(1)});
 const add = (list, id, spec) => { const chart = new Chart(typeof id === "string" ? byId(id) : id, spec); list.push(chart); return chart; };

@@ -24,7 +24,7 @@ legend("wall-legend", [...ROUTES.map(r => ({icon: icon(r.shape, COLOUR[r.name]),
 const wall = byId("wall"), tiles = [];
 const prediction = (i, t) => [images.guess[i], images.core[i], images.guess[i], ABSTAIN][perImage.route(i)[t]];
 const answer = (i, t) => { const given = prediction(i, t); return given === ABSTAIN ? "none" : given === images.label[i] ? "right" : "wrong"; };
-const shown = new Uint8Array(N).fill(255);  // route and answer each tile shows now
+const shown = new Uint8Array(N).fill(255);  // the route each tile shows now; for one image it also settles the answer
 
 function place(node, i) {
   const {columns, rows} = images.sprite;
@@ -47,7 +47,7 @@ function buildWall() {
   }
   wall.addEventListener("click", event => { const tile = event.target.closest(".tile"); if (tile) choose(+tile.dataset.image, true); });
   wall.addEventListener("keydown", walk);
-  // A label is only read when a tile is reached: it is written then, not 500 times a step.
+  // The radius in a label changes with every step: it is brought up to date when a tile is reached.
   for (const kind of ["focusin", "pointerover"]) wall.addEventListener(kind, event => {
     const tile = event.target.closest(".tile");
     if (tile) { tile.title = describe(+tile.dataset.image); tile.setAttribute("aria-label", tile.title); }
@@ -83,11 +83,12 @@ function reach(i) {  // one tile at a time is in the tab order
 function paintWall() {
   const t = state.step;
   for (let i = 0; i < N; i++) {
-    const route = perImage.route(i)[t], given = answer(i, t), code = route * 4 + given.length;
-    if (shown[i] === code) continue;
-    shown[i] = code;
+    const route = perImage.route(i)[t];
+    if (shown[i] === route) continue;
+    shown[i] = route;
     tiles[i].dataset.route = ROUTES[route].name;
-    tiles[i].dataset.answer = given;
+    tiles[i].dataset.answer = answer(i, t);
+    tiles[i].setAttribute("aria-label", describe(i));
   }
 }
 
