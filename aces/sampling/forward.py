@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
 
 from aces import models
 from aces.console import console
@@ -34,6 +35,7 @@ class OnnxNetwork:
     model: bytes
     backend: str
     batch: int
+    probe: list[float]  # a few logits of a fixed input: tells networks of the same weights apart
 
     @staticmethod
     def backend_on(device: torch.device) -> str:
@@ -60,6 +62,7 @@ class TorchNetwork:
     precision: str
     backend: str
     batch: int
+    probe: list[float]
 
     @staticmethod
     def backend_on(device: torch.device) -> str:
@@ -95,20 +98,20 @@ class _Stack(nn.Module):
 _known: "weakref.WeakKeyDictionary[nn.Module, tuple[tuple, Network]]" = weakref.WeakKeyDictionary()
 
 
-def prepare(model: nn.Module, select: nn.Module | None, *, example: Tensor, num_classes: int, precision: str,
+def prepare(model: nn.Module, select: nn.Module | None, *, shape: tuple[int, int, int], num_classes: int, precision: str,
             device: torch.device) -> Network:
     """Choose the way to run `model` (and `select`) on a device, after checking that they can be run at all.
 
-    example: (D, C, H, W), a few noisy images. A network seen before is not prepared again.
+    shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
-    key = (hash_of(model, select), id(select), tuple(example.shape[1:]), num_classes, precision, _place(device))
-    if model in _known and _known[model][0] == key:
-        return _known[model][1]
-    module = _frozen(model, select)
-    check(module, example, num_classes=num_classes)
-    network = _choose(module, example, precision=precision, device=device)
-    _known[model] = key, network
-    return network
+    key = (hash_of(model, select), id(select), shape, num_classes, precision, _place(device))
+    if model not in _known or _known[model][0] != key:
+        module = _frozen(model, select)
+        example = torch.rand((3, *shape), generator=torch.Generator().manual_seed(0))
+        logits = check(module, example, num_classes=num_classes)
+        probe = [float(f"{value:.4g}") for value in logits[0][0, :10].tolist()]
+        _known[model] = key, _choose(module, example, precision=precision, device=device, probe=probe)
+    return _known[model][1]
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
@@ -117,8 +120,8 @@ def hash_of(model: nn.Module, select: nn.Module | None) -> str:
 
 
 @torch.inference_mode()
-def check(module: nn.Module, example: Tensor, *, num_classes: int) -> None:
-    """Raise InputError unless the networks give the right number of logits, for each image on its own."""
+def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tensor, ...]:
+    """The networks' logits; InputError unless they are of the right number, and of each image on its own."""
     shape = tuple(example.shape[1:])
     try:
         together = module(example)
@@ -132,21 +135,23 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> None:
                              f"({len(example)}, {expected}), one for each class")
         if not _agree(logits[:1], single):
             raise InputError(f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
-                             "no certificate can hold; is a layer using batch statistics or dropout in eval mode?")
+                             "no certificate can hold; does a layer use batch statistics or dropout in eval mode?")
+    return together
 
 
-def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch.device) -> Network:
+def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch.device, probe: list[float]) -> Network:
     small = example[0].numel() <= _SMALL
     if device.type == "cpu" and precision == "float32":
         try:
-            network = OnnxNetwork(_export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16)
+            network = OnnxNetwork(_export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16, probe)
             _check_same(network, module, example)
             return network
         except Exception as error:
             console.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
                           markup=False)
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
-    return TorchNetwork(module, tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch)
+    return TorchNetwork(_folded(module, example), tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch,
+                        probe)
 
 
 def _export(module: nn.Module, example: Tensor) -> bytes:
@@ -155,6 +160,16 @@ def _export(module: nn.Module, example: Tensor) -> bytes:
         program = torch.onnx.export(module, (example,), dynamo=True, verbose=False,
                                     dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
         return program.model_proto.SerializeToString()
+
+
+@torch.inference_mode()
+def _folded(module: nn.Module, example: Tensor) -> nn.Module:
+    """The networks with batch norm folded into the convolutions, where torch can trace them."""
+    try:
+        folded = fuse(module)
+        return folded if all(map(_agree, module(example), folded(example))) else module
+    except Exception:  # whatever tracing trips over, the network itself is sound
+        return module
 
 
 @torch.inference_mode()

@@ -8,12 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from aces import console
 from aces.counts import BINS, Round, Settings
-from aces.sampling.count import Counter, Job, as_pixels
+from aces.sampling.count import Counter, Job
 from aces.sampling.forward import hash_of, prepare
 from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
 from aces.sampling.local import LocalEngine, devices
@@ -37,7 +36,7 @@ def open_run(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num
     index = as_numbers("index", index, len(images))
     check_index(index)
     places = devices(device)
-    network = prepare(model, select, example=_example(images, sigma), num_classes=num_classes, precision=precision,
+    network = prepare(model, select, shape=tuple(images.shape[1:]), num_classes=num_classes, precision=precision,
                       device=places[0])
     settings = Settings(sigma=float(sigma), n0=int(n0), n=int(n), n_predict=int(n_predict), seed=int(seed), chunk=int(chunk),
                         model=hash_of(model, select), precision=precision, backend=network.backend,
@@ -45,7 +44,7 @@ def open_run(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num
     counter = Counter(network, settings, num_classes)
     about = _about(counter, images, index)
     total = len(images) * (n0 + n + n_predict)
-    with (open_shards(Path(scratch) / fingerprint(about), about=about) if scratch else nullcontext() as shards,
+    with (open_shards(Path(scratch) / fingerprint(about), about=about, probe=network.probe) if scratch else nullcontext() as shards,
           ENGINES[engine](counter, places, workers=workers) as started,
           console.progress("sampling", total, "draws") if progress else nullcontext() as bar):
         yield Run(counter, images, index, started, shards, bar)
@@ -129,8 +128,3 @@ def _about(counter: Counter, images: Tensor, index: np.ndarray) -> dict:
     return asdict(counter.settings) | {"images": len(images), "pixels": pixels.hexdigest(),
                                        "num_classes": counter.num_classes, "batch": counter.network.batch}
 
-
-def _example(images: Tensor, sigma: float) -> Tensor:
-    """A few noisy copies of the first image, to try the network on."""
-    pixels = as_pixels(images[:1])
-    return pixels + sigma * torch.randn((3, *pixels.shape[1:]), generator=torch.Generator().manual_seed(0))

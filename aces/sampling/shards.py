@@ -62,8 +62,11 @@ class Shards:
 
 
 @contextmanager
-def open_shards(folder: Path, *, about: dict) -> Iterator[Shards]:
-    """The shards in `folder`, for this process alone. `about` is written beside them on the first run."""
+def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Shards]:
+    """The shards in `folder`, for this process alone.
+
+    about: what the draws depend on, written beside them; probe: logits of the network, which must be the same each time.
+    """
     _make(folder)
     lock = FileLock(folder / "lock")
     try:
@@ -73,8 +76,7 @@ def open_shards(folder: Path, *, about: dict) -> Iterator[Shards]:
                          "its work is kept either way") from None
     try:
         _write(folder / "owner", f"process {os.getpid()} on {os.uname().nodename}")
-        if not (folder / "about.json").exists():
-            _write(folder / "about.json", json.dumps(about, indent=1, sort_keys=True))
+        _check_probe(folder / "about.json", about, probe)
         shards = Shards(folder)
         try:
             yield shards
@@ -136,6 +138,19 @@ def _table(line: bytes, *, width: int) -> np.ndarray:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest()[:16].encode()
+
+
+def _check_probe(path: Path, about: dict, probe: list[float]) -> None:
+    """Two networks may have the same weights and compute different things; their draws must not be mixed."""
+    try:
+        known = json.loads(path.read_text())["probe"]
+    except (OSError, ValueError, KeyError):
+        _write(path, json.dumps(about | {"probe": probe}, sort_keys=True))
+        return
+    scale = max(map(abs, probe), default=0.0)
+    if not np.allclose(known, probe, rtol=0, atol=0.02 * scale, equal_nan=True):
+        raise InputError(f"{path.parent} has draws of a network with the same weights that computes something else: "
+                         f"`aces scratch --remove {path.parent.name[:8]}` removes them")
 
 
 def _make(folder: Path) -> None:

@@ -47,3 +47,8 @@ def cut(round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk
               for image in images for place in range(start, stop, chunk))
     while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
         yield Unit(round, unit)
+
+
+def draws_of(key: str) -> int:
+    """The draws of the unit with this key."""
+    return sum(int(piece.rpartition(".")[2]) for piece in key.partition(":")[2].split(","))

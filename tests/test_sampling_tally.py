@@ -1,0 +1,102 @@
+"""Logits to counts, against a naive loop over draws in float64."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from aces.counts import BINS
+from aces.sampling.tally import Tally, bins, core_probability, entropy, split, width
+
+EDGES = [i / BINS for i in range(BINS + 1)]
+
+
+def naive_bin(score: float) -> int:
+    return next(i for i, edge in enumerate(EDGES) if score <= edge)
+
+
+@pytest.mark.parametrize("shift", [0, 1, -1])
+def test_bins_are_exact_at_and_beside_every_edge(shift):
+    """The nearest float32 on and on each side of i / BINS, compared with i / BINS in float64."""
+    scores = np.array(EDGES, dtype=np.float32)
+    if shift:
+        scores = np.nextafter(scores, np.float32(2 * shift)).clip(0, 1)
+    assert bins(torch.from_numpy(scores)).tolist() == [naive_bin(float(score)) for score in scores]
+
+
+def test_cumulated_bins_count_the_scores_below_any_theta():
+    scores = torch.rand(5000, generator=torch.Generator().manual_seed(0))
+    below = torch.bincount(bins(scores), minlength=BINS + 1).cumsum(0)
+    for i in range(BINS + 1):
+        assert below[i] == (scores.double() <= i / BINS).sum()
+
+
+@pytest.mark.parametrize("logits, expected", [
+    ([0.0, 0.0, 0.0, 0.0], 1.0),                    # uniform
+    ([1e4, 0.0, 0.0, 0.0], 0.0),                    # certain
+    ([3e38, -3e38, 0.0, 0.0], 0.0),                 # their difference overflows, p log p must not become NaN
+    ([math.log(0.5), math.log(0.5), -1e30, -1e30], 0.5),  # one bit of two
+])
+def test_entropy_of_known_distributions(logits, expected):
+    assert entropy(torch.tensor([logits])).item() == pytest.approx(expected, abs=1e-6)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=12))
+def test_entropy_is_that_of_float64_and_within_0_and_1(logits):
+    p = np.exp(np.array(logits, dtype=float) - max(logits))
+    p /= p.sum()
+    expected = -(p[p > 0] * np.log(p[p > 0])).sum() / math.log(len(logits))
+    found = entropy(torch.tensor([logits], dtype=torch.float32)).item()
+    assert 0 <= found <= 1
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def tally(logits, *, guess=(0,), row=None, selection=None, num_classes):
+    counter = Tally(torch.tensor(guess), num_classes=num_classes)
+    row = torch.zeros(len(logits), dtype=torch.int64) if row is None else row
+    counter.add(row, logits, *([] if selection is None else [selection]))
+    return split(counter.counts(), num_classes=num_classes)
+
+
+def test_tally_is_the_naive_count():
+    generator = torch.Generator().manual_seed(1)
+    logits = 3 * torch.randn(400, 5, generator=generator)
+    logits[::50, 2] = float("nan")
+    logits[1::50, 3] = float("inf")
+    logits[2::50, 4] = -float("inf")
+    row = torch.randint(3, (400,), generator=generator)
+    guess = [4, 0, 2]
+    classes, scores, joint, invalid = tally(logits, guess=guess, row=row, num_classes=5)
+
+    expected = np.zeros((3, 5), int), np.zeros((3, BINS + 1), int), np.zeros((3, BINS + 1), int), np.zeros(3, int)
+    for image, values in zip(row.tolist(), logits):
+        if not values.isfinite().all():
+            expected[3][image] += 1
+            continue
+        label, place = int(values.argmax()), naive_bin(entropy(values[None]).item())
+        expected[0][image, label] += 1
+        expected[1][image, place] += 1
+        expected[2][image, place] += label == guess[image]
+    assert invalid.sum() == 24
+    for found, right in zip((classes, scores, joint, invalid), expected):
+        np.testing.assert_array_equal(found, right)
+
+
+def test_tally_of_a_selection_network_bins_the_probability_of_the_core():
+    selection = torch.tensor([[0.0, 0.0], [9.0, -9.0], [-200.0, 200.0], [float("nan"), 0.0]])
+    classes, scores, joint, invalid = tally(torch.tensor([[1.0, 0.0]] * 4), selection=selection, num_classes=2)
+    assert core_probability(selection[:1]).item() == 0.5
+    assert np.flatnonzero(scores[0]).tolist() == [0, 500, BINS] and invalid[0] == 1 and classes[0].tolist() == [3, 0]
+
+
+def test_parts_add_up():
+    logits = torch.randn(100, 4, generator=torch.Generator().manual_seed(2))
+    whole, parts = Tally(torch.tensor([1]), num_classes=4), Tally(torch.tensor([1]), num_classes=4)
+    whole.add(torch.zeros(100, dtype=torch.int64), logits)
+    for part in logits.split(33):
+        parts.add(torch.zeros(len(part), dtype=torch.int64), part)
+    np.testing.assert_array_equal(whole.counts(), parts.counts())
+    assert whole.counts().shape == (1, width(4))
