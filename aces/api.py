@@ -16,19 +16,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.special import ndtr
 from torch import Tensor, nn
 
-from aces import composition, data, models, params, saved
+from aces import composition, data, models, params, sampling, saved
 from aces.composition import Route
 from aces.counts import Counts
 from aces.errors import InputError
-from aces.sampling import sample
 from aces.sampling.count import as_pixels
 from aces.sampling.inputs import as_images
 from aces.smoothing import ABSTAIN
 from aces.statistics import check_alpha, floor_digits
 
 GREY_LEVELS = 255
+N0_PREDICT = 50  # of an adaptive prediction's draws, those that fix the guesses
+# Looks after 1 %, 10 % and all of n draws; an image stops when its radius can grow by no more than 1 % of the largest possible.
+LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,8 @@ class ACES:
             n0: Draws that fix the guesses.
             n: Draws that bound their probabilities; at most so many if `adaptive`.
             alpha: The total failure probability of one certificate.
-            adaptive: Stop an image early: where more draws would hardly enlarge its radius, or, with `radius`, once the answer is sure.
-            radius: Ask only whether an image is certified within this radius. Its certificate then has this radius, or 0.
+            adaptive: Stop an image early: when more draws could hardly enlarge its radius, or, with `radius`, when the answer is sure.
+            radius: With `adaptive`, ask only whether an image is certified within this radius: its certificate has this radius, or abstains.
             multiplicity: `iut`, or `bonferroni` as in the paper.
             seed: Repeats the draws of an earlier call with the same images; by default they are fresh.
             progress: Show a progress bar.
@@ -139,9 +142,19 @@ class ACES:
         Returns:
             One certificate an image.
         """
-        images, core, seed = self._inputs(x, n=n, alpha=alpha, seed=seed)
-        counts = self._sample(images, n0=n0, n=n, n_predict=0, seed=seed, progress=progress)
-        outcomes = composition.certify(counts, core, sigma=self.sigma, alpha=alpha, thetas=[self.theta], multiplicity=multiplicity)
+        seed = _seed(seed)
+        if radius is not None:
+            if not adaptive:
+                raise InputError(f"radius={radius} asks a question that is answered as soon as it is sure: set adaptive=True, or leave "
+                                 "out radius to have the largest one that n draws can certify")
+            return self._certify_at(radius, self._images(x, n=n, alpha=alpha), n0=n0, n=n, alpha=alpha, seed=seed, progress=progress)
+        images = self._images(x, n=n, alpha=alpha * SPEND[-1] if adaptive else alpha)
+        core = self._core_classes(images)
+        looks = _looks(n, alpha=alpha, theta=self.theta) if adaptive else {}
+        counts = sampling.sample(self.networks["certify"], images, n0=n0, n=n, n_predict=0, seed=seed, progress=progress,
+                                 **self._how, **looks)
+        outcomes = composition.certify(counts, core, sigma=self.sigma, alpha=alpha, thetas=[self.theta],
+                                       multiplicity=multiplicity)
         return self._certificates(outcomes, counts, alpha=alpha)
 
     def predict(self, x: np.ndarray | Tensor, *, n: int = 10_000, alpha: float = 0.001, adaptive: bool = False,
@@ -159,11 +172,20 @@ class ACES:
         Returns:
             One int an image, ABSTAIN (-1) where the draws do not suffice.
         """
-        images, core, seed = self._inputs(x, n=n, alpha=alpha, seed=seed)
-        counts = self._sample(images, n0=0, n=0, n_predict=n, seed=seed, progress=progress)
-        classes = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
-        return [Prediction(label, alpha=alpha, draws=draws, seed=seed, name=self._name(label))
-                for label, draws in zip(classes.tolist(), counts.draws.sum(axis=0).tolist())]
+        seed = _seed(seed)
+        images = self._images(x, n=n, alpha=alpha)
+        core = self._core_classes(images)
+        if adaptive:
+            n0 = min(N0_PREDICT, n // 2)
+            answers = sampling.predict(self.networks["certify"], images, core=core, theta=self.theta, alpha=alpha, seed=seed,
+                                       n0=n0, n=n - n0, progress=progress, **self._how)
+            found = [(answer.prediction, answer.draws) for answer in answers]
+        else:
+            counts = sampling.sample(self.networks["certify"], images, n0=0, n=0, n_predict=n, seed=seed, progress=progress,
+                                     **self._how)
+            classes = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
+            found = zip(classes.tolist(), counts.draws.sum(axis=0).tolist())
+        return [Prediction(label, alpha=alpha, draws=draws, seed=seed, name=self._name(label)) for label, draws in found]
 
     def at(self, *, theta: float) -> "ACES":
         """The same model at another theta."""
@@ -198,16 +220,22 @@ class ACES:
         return cls(**networks, sigma=settings.sigma, theta=theta, num_classes=info.num_classes, classes=info.classes,
                    shape=info.shape, resize=info.resize, device=device, workers=workers)
 
-    def _inputs(self, x, *, n: int, alpha: float, seed: int | None) -> tuple[Tensor, np.ndarray, int]:
-        """Checked images, the core network's classes, and the seed."""
+    @property
+    def _how(self) -> dict:
+        """What every call of the sampler has in common."""
+        return {"sigma": self.sigma, "num_classes": self.num_classes, "select": self.networks.get("select"), "device": self.device,
+                "workers": self.workers}
+
+    def _images(self, x, *, n: int, alpha: float) -> Tensor:
+        """Images, after everything that can be checked before any work."""
         check_alpha(alpha)
-        if n < params.needed_draws(alpha):
-            raise InputError(f"n={n} is too small for alpha={alpha}: every answer would be an abstention; take at least "
-                             f"{params.needed_draws(alpha)}")
+        needed = params.needed_draws(alpha)
+        if n < needed:
+            raise InputError(f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at least {needed}")
         images = as_images(x)
         if self.shape is not None and tuple(images.shape[1:]) != self.shape:
             raise InputError(f"images of shape {tuple(images.shape[1:])}: this model takes (C, H, W) = {self.shape}")
-        return images, self._core_classes(images), secrets.randbits(53) if seed is None else seed
+        return images
 
     @torch.inference_mode()
     def _core_classes(self, images: Tensor) -> np.ndarray:
@@ -222,10 +250,13 @@ class ACES:
             raise InputError("the core network gives NaN or infinite logits: is its normalisation inside, and are its weights loaded?")
         return logits.argmax(dim=1).numpy()
 
-    def _sample(self, images: Tensor, *, n0: int, n: int, n_predict: int, seed: int, progress: bool, **adaptive) -> Counts:
-        return sample(self.networks["certify"], images, sigma=self.sigma, num_classes=self.num_classes, n0=n0, n=n,
-                      n_predict=n_predict, seed=seed, select=self.networks.get("select"), device=self.device, workers=self.workers,
-                      progress=progress, **adaptive)
+    def _certify_at(self, radius: float, images: Tensor, *, alpha: float, seed: int, **draws) -> list[Certificate]:
+        answers = sampling.certify_at(self.networks["certify"], images, radius=radius, theta=self.theta, alpha=alpha, seed=seed,
+                                      **draws, **self._how)
+        shown = float(ndtr(radius / self.sigma))  # what both probabilities exceed where the radius is certified
+        return [Certificate(prediction=it.prediction, radius=it.radius, route=it.route, p_select=shown * (it.radius > 0),
+                            p_class=shown * (it.radius > 0), alpha=alpha, draws=it.draws, invalid=it.invalid, seed=seed,
+                            name=self._name(it.prediction)) for it in answers]
 
     def _certificates(self, outcomes: composition.Outcomes, counts: Counts, *, alpha: float) -> list[Certificate]:
         return [Certificate(prediction=int(outcomes.prediction[i, 0]), radius=float(outcomes.radius[i, 0]),
@@ -237,3 +268,15 @@ class ACES:
 
     def _name(self, label: int) -> str:
         return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
+
+
+def _seed(seed: int | None) -> int:
+    """Fresh by default: the answers of two calls are then independent."""
+    return secrets.randbits(53) if seed is None else seed
+
+
+def _looks(n: int, *, alpha: float, theta: float) -> dict:
+    """The sampler's arguments for early stopping. Looks are at the ends of chunks: small ones for small n, not so small that they
+    cost time."""
+    adaptive = params.Adaptive(enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE)
+    return {"adaptive": adaptive, "thetas": [theta], "alpha": alpha, "chunk": int(np.clip(n // 10, 50, 1000))}

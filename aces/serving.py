@@ -46,7 +46,7 @@ class Served(PythonModel):
         return pd.DataFrame([_row(certificate) for certificate in certificates])
 
 
-def log_model(folder: str | Path, *, dataset: str, n0: int = 100, n: int = 10_000, alpha: float = 0.001,
+def log_model(folder: str | Path, *, dataset: str, n0: int = 100, n: int = 1000, alpha: float = 0.001,
               example: np.ndarray | None = None):
     """Log what `ACES.save` wrote to `folder` in the active run, and register it as `aces-<dataset>`.
 

@@ -87,6 +87,47 @@ def test_invalid_draws_are_counted_and_never_help():
     assert 300 < certificate.invalid < 800 and certificate.route == Route.ABSTAIN
 
 
+# ---------------------------------------------------------------- early stopping
+
+
+def test_adaptive_predict_agrees_with_fixed_n_and_draws_little():
+    model, evaluation = digits_model(), digits()
+    fixed = model.predict(evaluation.image, n=10_000, seed=0)
+    early = model.predict(evaluation.image, n=10_000, adaptive=True, seed=1)
+    assert all(a == b for a, b in zip(fixed, early) if ABSTAIN not in (a, b))
+    assert early.count(ABSTAIN) <= fixed.count(ABSTAIN) + 2
+    assert np.mean([prediction.draws for prediction in early]) <= 0.05 * 10_000
+    assert max(prediction.draws for prediction in early) <= 10_000
+
+
+def test_a_radius_asked_for_is_certified_where_it_holds_and_never_where_it_does_not():
+    inside, outside = grey(0.6, 0.35), grey(0.54, 0.48)  # exact radii 0.4, 0.6 and 0.16, 0.08
+    certificates = half_space_model().certify(torch.cat([inside, outside]), radius=0.25, adaptive=True, n=10_000, seed=0)
+    assert [certificate.radius for certificate in certificates] == [0.25, 0.25, 0, 0]
+    assert [certificate.prediction for certificate in certificates] == [1, 0, ABSTAIN, ABSTAIN]
+    assert all(certificate.draws < 2000 for certificate in certificates)
+
+
+def test_adaptive_certify_stops_where_nothing_is_to_be_gained():
+    model = half_space_model(theta=0.9)
+    fixed, early = (model.certify(grey(0.9), n=20_000, adaptive=adaptive, seed=0)[0] for adaptive in (False, True))
+    assert early.prediction == fixed.prediction == 1 and 0.97 * fixed.radius < early.radius < 4 * 0.4
+    unsure = ACES(core=Constant([0.0, 1.0]), certify=Constant([0.1, 0.0]), sigma=0.25, theta=0.5, num_classes=2)
+    to_core, = unsure.certify(grey(0.2), n=20_000, adaptive=True)
+    assert to_core.route == Route.CORE and to_core.draws < 2000
+
+
+def test_a_radius_without_adaptive_is_refused():
+    with pytest.raises(InputError, match="adaptive=True"):
+        half_space_model().certify(grey(0.6), radius=0.1, n=100)
+
+
+@pytest.mark.parametrize("radius", [-0.1, 0.0, 9.0, math.nan])
+def test_a_radius_out_of_reach_is_refused(radius):
+    with pytest.raises(InputError, match="radius="):
+        half_space_model().certify(grey(0.6), radius=radius, adaptive=True, n=1000)
+
+
 # ---------------------------------------------------------------- what goes in
 
 

@@ -72,6 +72,13 @@ def test_radius_asks_whether_all_images_are_certified_within_it(project, capsys)
     certify(capsys, "certify", "0.png", *options, "--radius", str(radius + 0.01), status=1)
 
 
+def test_by_default_a_radius_is_tested_and_a_class_predicted_with_few_draws(project, capsys):
+    asked, = certify(capsys, "certify", "0.png", "--theta", "1", "--radius", "0.1", "--n", "10000")
+    assert asked["radius"] == 0.1 and asked["draws"] < 2000
+    predicted, = certify(capsys, "predict", "0.png", "--n", "10000")
+    assert predicted["prediction"] == digits().label[0] and predicted["draws"] < 2000
+
+
 def test_predict_answers_with_the_class(project, capsys):
     records = certify(capsys, "predict", "0.png", "1.png", "--seed", "1", "--no-adaptive", "--n", "400")
     expected = digits_model().at(theta=0.5).predict(digits().image[:2], n=400, seed=1)
