@@ -1,0 +1,248 @@
+"""Scratch: what is finished survives kills, damage, a full disk and a second sampler, and is never counted twice."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import nn
+
+import networks
+import sampler_process
+from aces.cli import main
+from aces.counts import write_counts
+from aces.errors import InputError
+from aces.sampling import count, sample
+from aces.sampling.shards import open_shards, read_keys
+
+NETWORK = networks.convolutional()
+SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=50, n=400, n_predict=100, seed=0, chunk=100, progress=False, device="cpu")
+UNITS = 2 * (1 + 4 + 1)
+
+
+def draw(scratch=None, network=NETWORK, **changes):
+    return sample(network, networks.images(2), **SETTINGS | changes, scratch=scratch)
+
+
+def written(folder, counts) -> bytes:
+    write_counts(folder / "counts.npz", counts)
+    return (folder / "counts.npz").read_bytes()
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The units that workers start, from now on."""
+    units, real = [], count.Counter._count
+    monkeypatch.setattr(count.Counter, "_count", lambda self, job, *rest: units.append(job.unit.key) or real(self, job, *rest))
+    return units
+
+
+def run_script(task, folder) -> dict:
+    script = Path(sampler_process.__file__)
+    done = subprocess.run([sys.executable, script, task, folder], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_killed_fifteen_times_it_gives_the_same_bytes_and_loses_only_what_was_in_flight(tmp_path):
+    found = run_script("kills", tmp_path)
+    assert found["kills"] >= 10, "the runs ended before they could be killed"
+    assert found["kept"] == sorted(found["kept"]) and len(set(found["kept"])) > 10, "kills hit nothing, or lost finished units"
+    workers = sampler_process.SETTINGS["workers"]
+    # In flight: a unit that each worker draws, and one that each has handed over but that is not kept yet.
+    assert found["units"] <= found["started"] <= found["units"] + 2 * workers * found["kills"]
+    assert (tmp_path / "killed.npz").read_bytes() == written(tmp_path, sampler_process.draw(None, workers=1))
+
+
+def test_memory_does_not_grow_with_n(tmp_path):
+    peaks = run_script("memory", tmp_path)
+    assert peaks["100000"] <= 1.1 * peaks["1000"]
+
+
+def test_finished_work_is_not_done_again(tmp_path, started):
+    first = draw(tmp_path)
+    assert len(started) == UNITS
+    again = draw(tmp_path)
+    assert len(started) == UNITS
+    assert written(tmp_path, first) == written(tmp_path, again) == written(tmp_path, draw())
+
+
+@pytest.mark.parametrize("change", [dict(sigma=0.5), dict(seed=1), dict(n=500), dict(n0=60), dict(n_predict=50), dict(chunk=50),
+                                    dict(precision="bfloat16"), dict(network=networks.convolutional(seed=1)),
+                                    dict(select=networks.convolutional(outputs=2)), dict(index=[0, 2])], ids=lambda change: next(iter(change)))
+def test_what_the_draws_depend_on_has_its_own_folder(tmp_path, change):
+    draw(tmp_path)
+    draw(tmp_path, **change)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_other_images_have_their_own_folder(tmp_path):
+    draw(tmp_path)
+    sample(NETWORK, networks.images(2, seed=1), **SETTINGS, scratch=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("change", [dict(workers=1), dict(label=[1, 2])], ids=lambda change: next(iter(change)))
+def test_what_the_draws_do_not_depend_on_shares_the_folder(tmp_path, started, change):
+    draw(tmp_path)
+    draw(tmp_path, **change)
+    assert len(started) == UNITS and len(list(tmp_path.iterdir())) == 1
+
+
+def damaged(lines: list[bytes]) -> dict[str, bytes]:
+    """What can happen to a file, and how many of its units are then lost."""
+    flipped = bytearray(lines[3])
+    flipped[len(flipped) // 2] ^= 1
+    return {
+        "cut within a line": (b"".join(lines)[:-20], 1),
+        "cut after a line": (b"".join(lines[:5]), len(lines) - 5),
+        "a byte flipped": (b"".join([*lines[:3], bytes(flipped), *lines[4:]]), 1),
+        "a hole of zeros": (b"".join([*lines[:2], bytes(len(lines[2])), *lines[3:]]), 2),  # it swallows a newline
+        "lines twice": (b"".join(lines * 2), 0),
+        "noise in front": (os.urandom(100).replace(b"\n", b"") + b"\n" + b"".join(lines), 0),
+        "a count changed by hand": (b"".join([lines[0].replace(lines[0].split()[2], lines[1].split()[2]), *lines[1:]]), 1),
+        "empty": (b"", len(lines)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["cut within a line", "cut after a line", "a byte flipped", "a hole of zeros", "lines twice",
+                                  "noise in front", "a count changed by hand", "empty"])
+def test_damage_is_noticed_and_only_what_is_lost_is_redone(tmp_path, started, kind):
+    expected = written(tmp_path, draw(tmp_path / "scratch"))
+    (log,) = tmp_path.glob("scratch/*/units.log")
+    content, lost = damaged(log.read_bytes().splitlines(keepends=True))[kind]
+    log.write_bytes(content)
+    started.clear()
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+    assert len(started) == lost
+    assert len(read_keys(log.parent)) == UNITS and log.read_bytes().count(b"\n") == UNITS
+
+
+def test_a_missing_description_is_written_again(tmp_path):
+    draw(tmp_path)
+    (about,) = tmp_path.glob("*/about.json")
+    about.write_text("{")
+    draw(tmp_path)
+    assert json.loads(about.read_text())["n"] == 400
+
+
+def test_a_full_disk_is_said_and_nothing_wrong_is_kept(tmp_path):
+    """A limit on the size of files cuts a line short, as a full disk does."""
+    expected = written(tmp_path, draw(tmp_path / "complete"))
+    (complete,) = tmp_path.glob("complete/*/units.log")
+    limit = complete.stat().st_size // 2
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(InputError, match="units.log cannot be written .*: make room and run again"):
+            draw(tmp_path / "scratch")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (log,) = tmp_path.glob("scratch/*/units.log")
+    assert log.stat().st_size == limit and 0 < len(read_keys(log.parent)) < UNITS
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be made"):
+        draw(tmp_path / "file" / "scratch")
+
+
+def test_a_second_sampler_is_told_who_works_there(tmp_path):
+    draw(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    about = json.loads((folder / "about.json").read_text())
+    with open_shards(folder, about=about, probe=about["probe"]):
+        with pytest.raises(InputError, match=f"{folder.name} is in use by process {os.getpid()} on .*: wait"):
+            draw(tmp_path)
+    draw(tmp_path)
+
+
+class Scaled(nn.Module):
+    """Its factor is in no state dict, so its hash is that of any other."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.network, self.factor = networks.convolutional(), factor
+
+    def forward(self, x):
+        return self.network(self.factor * x)
+
+
+def test_draws_of_networks_with_the_same_weights_are_not_mixed(tmp_path):
+    draw(tmp_path, Scaled(1.0))
+    with pytest.raises(InputError, match="same weights that computes something else: `aces scratch --remove"):
+        draw(tmp_path, Scaled(2.0))
+    draw(tmp_path, Scaled(1.0))
+
+
+def test_an_interrupted_run_ends_soon_and_goes_on_later(tmp_path, monkeypatch, started):
+    """Ctrl-C reaches the main thread while it adds a unit; workers stop at their next batch."""
+    from aces.sampling.run import Run
+
+    real = Run._add
+    monkeypatch.setattr(Run, "_add", lambda self, unit, table: real(self, unit, table) if len(started) < 6 else interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        draw(tmp_path)
+    monkeypatch.setattr(Run, "_add", real)
+    (folder,) = tmp_path.iterdir()
+    kept = len(read_keys(folder))
+    assert 0 < kept < UNITS
+    started.clear()
+    np.testing.assert_array_equal(draw(tmp_path).entropy, draw().entropy)
+    assert len(started) - UNITS == UNITS - kept
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "scratch" / "training").mkdir(parents=True)
+    (tmp_path / "scratch" / "training" / "core.pt").write_bytes(bytes(1234))
+    (tmp_path / "scratch" / "datasets").mkdir()
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    draw(tmp_path / "scratch" / "sampling")
+    return tmp_path / "scratch"
+
+
+def listed(capsys) -> list[dict]:
+    assert main(["scratch", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_aces_scratch_lists_what_is_kept(project, capsys):
+    by_kind = {entry["kind"]: entry for entry in listed(capsys)}
+    sampling = by_kind["sampling"]
+    assert set(by_kind) == {"sampling", "training"} and by_kind["training"]["size"] == 1234
+    assert (sampling["draws"], sampling["total"]) == (1100, 1100)  # 2 images of 50 + 400 + 100
+    assert sampling["about"]["sigma"] == 0.25 and sampling["size"] > 0
+    assert main(["scratch"]) == 0
+    said = capsys.readouterr().out
+    assert "100% of 1,100 draws: 2 images, sigma 0.25" in said and "2 entries" in said
+
+
+def test_aces_scratch_removes_by_name_and_all(project, capsys):
+    (name,) = (entry["name"] for entry in listed(capsys) if entry["kind"] == "sampling")
+    assert main(["scratch", "--remove", name[:6]]) == 0 and "removed 1" in capsys.readouterr().out
+    assert [entry["kind"] for entry in listed(capsys)] == ["training"]
+    assert main(["scratch", "--remove", "no such"]) == 2 and "no entry" in capsys.readouterr().err
+    assert main(["scratch", "--remove", "all"]) == 0 and "removed 1" in capsys.readouterr().out
+    assert listed(capsys) == [] and (project / "datasets").is_dir()
+
+
+def test_aces_scratch_leaves_what_is_in_use(project, capsys):
+    (folder,) = (project / "sampling").iterdir()
+    about = json.loads((folder / "about.json").read_text())
+    with open_shards(folder, about=about, probe=about["probe"]):
+        assert main(["scratch", "--remove", folder.name]) == 2
+    assert "in use" in capsys.readouterr().err and (folder / "units.log").exists()
