@@ -4,6 +4,7 @@ ACES_DEVICE   auto, cpu, cuda or cuda:1 (default auto: every GPU there is, else 
 ACES_WORKERS  how many workers sample (default: one per GPU, or one per core)
 ACES_ENGINE   local or ray (default local)
 ACES_DATA     where raw datasets are kept (default <root>/scratch/datasets)
+ACES_IMAGENET the folder with ImageNet's val/<wnid>/ and train/<wnid>/ (default <datasets>/imagenet)
 """
 
 import os

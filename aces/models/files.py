@@ -20,9 +20,12 @@ _HEADER = "aces"
 
 def save_model(path: str | Path, module: nn.Module, *, arch: str, num_classes: int, mean: Sequence[float],
                std: Sequence[float], **metadata) -> None:
-    """Write `module`, built by `build(arch, ...)`, so that `load_model` builds it again. The same network gives the same bytes."""
-    header = {"arch": arch, "num_classes": str(num_classes), "mean": json.dumps(list(mean)), "std": json.dumps(list(std)),
-              **{key: str(value) for key, value in metadata.items()}}
+    """Write `module`, built by `build(arch, ...)`, so that `load_model` builds it again.
+
+    The same network and metadata give the same bytes.
+    """
+    header = {"arch": arch, "num_classes": str(num_classes), "mean": json.dumps(list(mean)),
+              "std": json.dumps(list(std)), **{key: str(value) for key, value in metadata.items()}}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
     data = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     path = Path(path)
@@ -40,7 +43,8 @@ def load_model(path: str | Path) -> nn.Module:
     try:
         module.load_state_dict(safetensors.torch.load_file(path))
     except RuntimeError:
-        raise InputError(f"{path} does not fit the network {header['arch']!r} of this version: train or import it again") from None
+        raise InputError(f"{path} does not fit the network {header['arch']!r} of this version: train or import it "
+                         "again") from None
     return module.eval()
 
 
@@ -52,7 +56,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: run `dvc repro`, or `aces import` a checkpoint") from None
     except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"{path} is not a safetensors file ({error}): `aces import` converts other checkpoints") from None
+        raise InputError(f"{path} is not a safetensors file ({error}): `aces import` converts other files") from None
     if header is None:
         raise InputError(f"{path} is a safetensors file of another project: convert it with `aces import`")
     return json.loads(header)

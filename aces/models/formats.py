@@ -70,7 +70,8 @@ def _read_safetensors(path: Path) -> Weights:
     if not own:
         return _weights(path, PLAIN, state)
     header = read_metadata(path)
-    return _weights(path, OWN, state, arch=header["arch"], mean=tuple(json.loads(header["mean"])), std=tuple(json.loads(header["std"])))
+    mean, std = (tuple(json.loads(header[part])) for part in ("mean", "std"))
+    return _weights(path, OWN, state, arch=header["arch"], mean=mean, std=std)
 
 
 def _unpickle(path: Path):
@@ -79,9 +80,10 @@ def _unpickle(path: Path):
     except pickle.UnpicklingError as error:
         if "truncated" in str(error):
             raise InputError(f"checkpoint {path} is damaged or truncated: get it again") from None
-        reason = next((line.strip() for line in str(error).splitlines() if "nsupported" in line), "not a pickle of tensors")
-        raise InputError(f"checkpoint {path} is refused, since it holds more than tensors and nothing of it was run ({reason}): save its "
-                         "state dict alone, `torch.save(model.state_dict(), ...)`, where you trust it") from None
+        reasons = [line.strip() for line in str(error).splitlines() if "nsupported" in line]
+        raise InputError(f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was run "
+                         f"({reasons[0] if reasons else 'not a pickle of tensors'}): where you trust it, save its "
+                         "state dict alone, `torch.save(model.state_dict(), ...)`") from None
     except Exception as error:  # each kind of damage raises another exception in torch
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"checkpoint {path} is damaged or truncated ({reason}): get it again") from None
@@ -90,8 +92,8 @@ def _unpickle(path: Path):
 def _weights(path: Path, format: str, state: dict, **known) -> Weights:
     strangers = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if strangers or not state:
-        raise InputError(f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): expected a state dict, "
-                         "or one under state_dict, net or model_state_dict")
+        raise InputError(f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): "
+                         "expected a state dict, or one under state_dict, net or model_state_dict")
     if "normalize.mean" in state:  # the state dict of a network of ours
         known = {part: tuple(state[f"normalize.{part}"].flatten().tolist()) for part in ("mean", "std")} | known
         state = {name: tensor for name, tensor in state.items() if not name.startswith("normalize.")}

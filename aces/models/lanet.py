@@ -125,7 +125,8 @@ class LaNet(nn.Module):
         before, last, width = 3 * WIDTH, 3 * WIDTH, WIDTH
         for number in range(CELLS):
             width *= 2 if number in REDUCTIONS else 1
-            self.cells.append(Cell(before, last, width, reduction=number in REDUCTIONS, after_reduction=number - 1 in REDUCTIONS))
+            self.cells.append(Cell(before, last, width, reduction=number in REDUCTIONS,
+                                   after_reduction=number - 1 in REDUCTIONS))
             before, last = last, len(UNUSED) * width
         self.auxiliary_head = AuxiliaryHead(last, num_classes)
         self.classifier = nn.Linear(last, num_classes)

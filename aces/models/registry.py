@@ -24,7 +24,7 @@ ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def build(arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[float]) -> Classifier:
-    """A fresh network `arch` that takes [0, 1] pixels (N, C, H, W), C = len(mean), and gives logits (N, num_classes)."""
+    """A fresh network `arch`: [0, 1] pixels (N, C, H, W), C = len(mean) -> logits (N, num_classes)."""
     classifier = Classifier(Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean)))
     classifier.recipe = {"arch": arch, "num_classes": num_classes, "mean": tuple(mean), "std": tuple(std)}
     return classifier
@@ -57,8 +57,8 @@ def _torchvision(arch: str, *, num_classes: int, channels: int) -> nn.Module:
     if arch not in names:
         close = difflib.get_close_matches(arch, [*ARCHITECTURES, *names], n=3)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
-        raise InputError(f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, the classifiers of torchvision, "
-                         "and timm/<name>")
+        raise InputError(f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, the classifiers of "
+                         "torchvision, and timm/<name>")
     if channels != 3:
         raise InputError(f"arch={arch!r} is a torchvision network for 3 channels; the images have {channels}: "
                          f"take one of {', '.join(ARCHITECTURES)}")
