@@ -1,0 +1,176 @@
+"""The documentation builds without a network, its Python runs, and its commands exist."""
+
+import argparse
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import torch
+import yaml
+from small_models import write_project
+
+from aces import params
+
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r'^--8<-- "(.*)"$', re.MULTILINE)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    text = SNIPPET.sub(lambda match: (ROOT / match[1]).read_text(), page.read_text())
+    return [block for found, block in FENCE.findall(text) if found == language]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# ---------------------------------------------------------------- the site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
+                           capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_built(site):
+    for page in PAGES[1:]:
+        assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists()
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.read_text()):
+            assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag), f"{page.name}: {tag}"
+
+
+def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
+    python = (site / "reference" / "api.html").read_text()
+    for title in ("ACES", "Certificate", "lower_bound", "train_network", "load_checkpoint"):
+        assert re.search(rf'id="aces\.[\w.]*{title}"', python), title
+    commands = (site / "reference" / "cli.html").read_text()
+    assert "usage: aces certify" in commands and "<!-- help" not in commands
+
+
+# ---------------------------------------------------------------- Python
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+def test_python_runs(page, tmp_path, monkeypatch, capsys):
+    """The blocks of a page, one after the other, in the folder of a finished pipeline."""
+    write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["example.py"])
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page, "python"):
+        exec(compile(block, name(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=name)
+def test_examples_are_short_and_in_the_documentation(script):
+    """They run as part of the page that shows them."""
+    assert any(f'--8<-- "{name(script)}"' in page.read_text() for page in PAGES)
+    assert "def " in script.read_text() and len(script.read_text().splitlines()) < 50
+
+
+# ---------------------------------------------------------------- commands
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command) of every command in a block or in running text."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        prose = FENCE.sub("", text)
+        lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
+        lines += [line for line in re.findall(r"^ {4}(\S.*)$", prose, re.MULTILINE) if line.split()[0] in CHECKS]
+        lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if " " in code and code.split()[0] in CHECKS]
+        for line in lines:
+            for command in re.split(r" && ", line.partition(" #")[0]):
+                if command.strip():
+                    found.append((name(page), command.strip()))
+    return sorted(set(found))
+
+
+def check_aces(arguments: list[str]) -> None:
+    command, *rest = arguments
+    module = importlib.import_module(f"aces.commands.{command.replace('import', 'import_')}")
+    parser = argparse.ArgumentParser()
+    module.configure(parser)
+    if rest:  # running text may name a command alone
+        parser.parse_args(rest)
+
+
+def check_make(arguments: list[str]) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(arguments) <= set(targets)
+
+
+def check_dvc(arguments: list[str]) -> None:
+    from dvc.cli import parse_args
+    known = params.flatten(params.load(ROOT / "params.yaml"))
+    for override in getattr(parse_args(arguments), "set_param", None) or []:
+        assert override.partition("=")[0] in known, override
+
+
+def check_mlflow(arguments: list[str]) -> None:
+    from mlflow.cli import cli
+    check_click(cli, arguments)
+
+
+def check_ray(arguments: list[str]) -> None:
+    from ray.scripts.scripts import cli
+    check_click(cli, arguments)
+
+
+def check_click(command: click.Command, arguments: list[str], parent=None) -> None:
+    context = command.make_context(command.name, list(arguments), parent=parent)
+    if isinstance(command, click.Group):
+        _, inner, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        check_click(inner, rest, context)
+
+
+def check_nothing(arguments: list[str]) -> None:
+    """A program of somebody else's, of which every machine has its own version."""
+
+
+CHECKS = {"aces": check_aces, "make": check_make, "dvc": check_dvc, "mlflow": check_mlflow, "ray": check_ray, "git": check_nothing,
+          "pip": check_nothing, "curl": check_nothing, "source": check_nothing, "export": check_nothing, "python": check_nothing,
+          "open": check_nothing, "npm": check_nothing, "torchrun": check_nothing}
+
+
+@pytest.mark.parametrize("page, command", commands(), ids=lambda value: value if isinstance(value, str) else None)
+def test_a_command_exists_with_its_options(page, command, monkeypatch):
+    program, *arguments = shlex.split(command)
+    assert program in CHECKS, f"{page}: {program} is unknown here"
+    monkeypatch.chdir(ROOT)
+    CHECKS[program](arguments)
+
+
+def test_a_wrong_command_would_be_found():
+    for command in ("aces certify --radios 3 image.png", "aces certfy image.png", "make everything", "dvc exp run -S sigmma=1",
+                    "dvc reproduce", "mlflow models serve --prot 3", "ray start --haed"):
+        program, *arguments = shlex.split(command)
+        with pytest.raises((SystemExit, Exception)):
+            CHECKS[program](arguments)
+
+
+def test_every_page_is_in_the_navigation():
+    class Loader(yaml.SafeLoader):
+        """mkdocs.yml may have tags that YAML does not know."""
+    Loader.add_multi_constructor("", lambda loader, tag, node: None)
+    listed = re.findall(r"[\w/-]+\.md", str(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES[1:])
