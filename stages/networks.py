@@ -47,7 +47,8 @@ def use_all_gpus(stage: str) -> None:
 def take(params: Params, run: StageRun, checkpoint: str, *, role: str, arch: str, num_classes: int) -> dict:
     """A published network in place of a trained one, and its summary; what was found in the file is said."""
     dataset = params.dataset.name
-    found = import_checkpoint(checkpoint, dataset=dataset, arch=arch, num_classes=num_classes, evaluation=evaluation_images(dataset))
+    found = import_checkpoint(checkpoint, dataset=dataset, arch=arch, num_classes=num_classes,
+                              sigma=None if role == "core" else params.sigma, evaluation=evaluation_images(dataset))
     for note in found.notes:
         console.print(f"{role}: {note}", markup=False)
     _write(params, run, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
