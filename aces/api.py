@@ -4,8 +4,8 @@
     certificate, = model.certify(image[None])
     certificate.prediction, certificate.radius, certificate.route
 
-The networks are the paper's: `core` answers accurately and without a radius, `certify` answers under noise, and `select`,
-or else the entropy of `certify`, decides between the two.
+The networks are the paper's: `core` answers accurately and without a radius, `certify` answers under noise, and
+`select`, or else the entropy of `certify`, decides between the two.
 """
 
 import copy
@@ -30,7 +30,8 @@ from aces.statistics import check_alpha, floor_digits
 
 GREY_LEVELS = 255
 N0_PREDICT = 50  # of an adaptive prediction's draws, those that fix the guesses
-# Looks after 1 %, 10 % and all of n draws; an image stops when its radius can grow by no more than 1 % of the largest possible.
+# Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha; an image stops when its
+# radius can grow by no more than 1 % of the largest possible.
 LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01
 
 
@@ -94,13 +95,13 @@ class ACES:
     """The composed model (Horváth et al., 2022): a smoothed network where it is selected, else the core network.
 
     Args:
-        core: Any module from pixels in [0, 1], (N, C, H, W), to logits (N, num_classes). It is run on images without noise.
-        certify: The same, trained under noise. It is run on noisy copies, each on its own.
+        core: Any module from pixels in [0, 1], (N, C, H, W), to logits (N, num_classes). It sees images without noise.
+        certify: The same, trained under noise. It sees noisy copies, each on its own.
         sigma: Standard deviation of the noise, in the units of the pixels.
         theta: The certification network is selected where the score is at most theta: a multiple of 1/1000 in [0, 1].
         num_classes: Number of classes.
-        select: A module with logits (N, 2), the first of them for "core", whose probability is the score. Without it the score is
-            the entropy of `certify`, scaled to [0, 1].
+        select: A module with logits (N, 2), the first of them for "core", whose probability is the score. Without it
+            the score is the entropy of `certify`, scaled to [0, 1].
         classes: Names of the classes.
         shape: (C, H, W) of the images. If given, other images are refused.
         resize: To which length the shorter side of an image file is resized before the middle is cropped.
@@ -109,22 +110,23 @@ class ACES:
     """
 
     def __init__(self, *, core: nn.Module, certify: nn.Module, sigma: float, theta: float, num_classes: int,
-                 select: nn.Module | None = None, classes: Sequence[str] | None = None, shape: tuple[int, int, int] | None = None,
-                 resize: int | None = None, device: str = "auto", workers: int | None = None):
-        if classes is not None and len(classes) != num_classes:
-            raise InputError(f"classes has {len(classes)} names: expected num_classes={num_classes}")
+                 select: nn.Module | None = None, classes: Sequence[str] | None = None,
+                 shape: tuple[int, int, int] | None = None, resize: int | None = None, device: str = "auto",
+                 workers: int | None = None):
         self.networks = {"core": core, "certify": certify} | ({"select": select} if select is not None else {})
         for role, network in self.networks.items():
             if not isinstance(network, nn.Module):
                 raise InputError(f"{role} is a {type(network).__name__}: expected a torch module from images to logits")
+        if classes is not None and len(classes) != num_classes:
+            raise InputError(f"classes has {len(classes)} names: expected num_classes={num_classes}")
         composition.places_of(theta)  # refuses a theta off the grid
         self.sigma, self.theta, self.num_classes = float(sigma), float(theta), num_classes
-        self.classes = list(classes) if classes is not None else None
-        self.shape, self.resize = tuple(shape) if shape is not None else None, resize
+        self.classes = None if classes is None else list(classes)
+        self.shape, self.resize = None if shape is None else tuple(shape), resize
         self.device, self.workers = device, workers
 
-    def certify(self, x: np.ndarray | Tensor, *, n0: int = 100, n: int = 100_000, alpha: float = 0.001, adaptive: bool = False,
-                radius: float | None = None, multiplicity: str = "iut", seed: int | None = None,
+    def certify(self, x: np.ndarray | Tensor, *, n0: int = 100, n: int = 100_000, alpha: float = 0.001,
+                adaptive: bool = False, radius: float | None = None, multiplicity: str = "iut", seed: int | None = None,
                 progress: bool = False) -> list[Certificate]:
         """CERTIFY (Algorithm 1): with probability >= 1 - alpha for each image, its certificate holds.
 
@@ -133,8 +135,10 @@ class ACES:
             n0: Draws that fix the guesses.
             n: Draws that bound their probabilities; at most so many if `adaptive`.
             alpha: The total failure probability of one certificate.
-            adaptive: Stop an image early: when more draws could hardly enlarge its radius, or, with `radius`, when the answer is sure.
-            radius: With `adaptive`, ask only whether an image is certified within this radius: its certificate has this radius, or abstains.
+            adaptive: Stop an image early: when more draws could hardly enlarge its radius, or, with `radius`, when the
+                answer is sure.
+            radius: With `adaptive`, ask only whether an image is certified within this radius. Its certificate then has
+                this radius, or abstains.
             multiplicity: `iut`, or `bonferroni` as in the paper.
             seed: Repeats the draws of an earlier call with the same images; by default they are fresh.
             progress: Show a progress bar.
@@ -142,24 +146,23 @@ class ACES:
         Returns:
             One certificate an image.
         """
-        seed = _seed(seed)
+        draws = {"n0": n0, "n": n, "seed": _seed(seed), "progress": progress}
         if radius is not None:
             if not adaptive:
-                raise InputError(f"radius={radius} asks a question that is answered as soon as it is sure: set adaptive=True, or leave "
-                                 "out radius to have the largest one that n draws can certify")
-            return self._certify_at(radius, self._images(x, n=n, alpha=alpha), n0=n0, n=n, alpha=alpha, seed=seed, progress=progress)
+                raise InputError(f"radius={radius} asks a question that is answered as soon as it is sure: set "
+                                 "adaptive=True, or leave radius out to have the largest that n draws can certify")
+            return self._certify_at(radius, self._images(x, n=n, alpha=alpha), alpha=alpha, **draws)
         images = self._images(x, n=n, alpha=alpha * SPEND[-1] if adaptive else alpha)
         core = self._core_classes(images)
         looks = _looks(n, alpha=alpha, theta=self.theta) if adaptive else {}
-        counts = sampling.sample(self.networks["certify"], images, n0=n0, n=n, n_predict=0, seed=seed, progress=progress,
-                                 **self._how, **looks)
+        counts = sampling.sample(self.networks["certify"], images, n_predict=0, **draws, **self._how, **looks)
         outcomes = composition.certify(counts, core, sigma=self.sigma, alpha=alpha, thetas=[self.theta],
                                        multiplicity=multiplicity)
         return self._certificates(outcomes, counts, alpha=alpha)
 
     def predict(self, x: np.ndarray | Tensor, *, n: int = 10_000, alpha: float = 0.001, adaptive: bool = False,
                 seed: int | None = None, progress: bool = False) -> list[Prediction]:
-        """PREDICT (Algorithm 4): with probability >= 1 - alpha for each image, its prediction is ACES' class, unless ABSTAIN.
+        """PREDICT (Algorithm 4): with probability >= 1 - alpha for each image, the answer is ACES' class, or ABSTAIN.
 
         Args:
             x: Images, as for `certify`.
@@ -172,17 +175,16 @@ class ACES:
         Returns:
             One int an image, ABSTAIN (-1) where the draws do not suffice.
         """
-        seed = _seed(seed)
         images = self._images(x, n=n, alpha=alpha)
-        core = self._core_classes(images)
+        core, seed = self._core_classes(images), _seed(seed)
         if adaptive:
             n0 = min(N0_PREDICT, n // 2)
-            answers = sampling.predict(self.networks["certify"], images, core=core, theta=self.theta, alpha=alpha, seed=seed,
-                                       n0=n0, n=n - n0, progress=progress, **self._how)
+            answers = sampling.predict(self.networks["certify"], images, core=core, theta=self.theta, alpha=alpha, n0=n0,
+                                       n=n - n0, seed=seed, progress=progress, **self._how)
             found = [(answer.prediction, answer.draws) for answer in answers]
         else:
-            counts = sampling.sample(self.networks["certify"], images, n0=0, n=0, n_predict=n, seed=seed, progress=progress,
-                                     **self._how)
+            counts = sampling.sample(self.networks["certify"], images, n0=0, n=0, n_predict=n, seed=seed,
+                                     progress=progress, **self._how)
             classes = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
             found = zip(classes.tolist(), counts.draws.sum(axis=0).tolist())
         return [Prediction(label, alpha=alpha, draws=draws, seed=seed, name=self._name(label)) for label, draws in found]
@@ -207,11 +209,12 @@ class ACES:
         A network from `aces.models.build` is built again. A module of your own class is not: pass one, and it is filled.
         """
         own = {"core": core, "certify": certify, "select": select}
-        networks, description = saved.read_folder(folder, {role: module for role, module in own.items() if module is not None})
+        networks, description = saved.read_folder(folder, {role: it for role, it in own.items() if it is not None})
         return cls(**networks, **description, device=device, workers=workers)
 
     @classmethod
-    def from_pipeline(cls, folder: str | Path = ".", *, theta: float = 0.5, device: str = "auto", workers: int | None = None) -> "ACES":
+    def from_pipeline(cls, folder: str | Path = ".", *, theta: float = 0.5, device: str = "auto",
+                      workers: int | None = None) -> "ACES":
         """The networks that the pipeline in `folder` trained, with its sigma."""
         settings = params.load(Path(folder) / "params.yaml")
         roles = ["core", "certify"] + (["select"] if settings.select.mechanism == "network" else [])
@@ -223,15 +226,16 @@ class ACES:
     @property
     def _how(self) -> dict:
         """What every call of the sampler has in common."""
-        return {"sigma": self.sigma, "num_classes": self.num_classes, "select": self.networks.get("select"), "device": self.device,
-                "workers": self.workers}
+        return {"sigma": self.sigma, "num_classes": self.num_classes, "select": self.networks.get("select"),
+                "device": self.device, "workers": self.workers}
 
     def _images(self, x, *, n: int, alpha: float) -> Tensor:
-        """Images, after everything that can be checked before any work."""
+        """The images, after everything that can be checked before any work."""
         check_alpha(alpha)
         needed = params.needed_draws(alpha)
         if n < needed:
-            raise InputError(f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at least {needed}")
+            raise InputError(f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
+                             f"least {needed}")
         images = as_images(x)
         if self.shape is not None and tuple(images.shape[1:]) != self.shape:
             raise InputError(f"images of shape {tuple(images.shape[1:])}: this model takes (C, H, W) = {self.shape}")
@@ -247,24 +251,26 @@ class ACES:
             raise InputError(f"the core network gives shape {tuple(logits.shape)} for {len(images)} images: expected "
                              f"({len(images)}, {self.num_classes})")
         if not logits.isfinite().all():
-            raise InputError("the core network gives NaN or infinite logits: is its normalisation inside, and are its weights loaded?")
+            raise InputError("the core network gives NaN or infinite logits: is its normalisation inside, and are its "
+                             "weights loaded?")
         return logits.argmax(dim=1).numpy()
 
     def _certify_at(self, radius: float, images: Tensor, *, alpha: float, seed: int, **draws) -> list[Certificate]:
-        answers = sampling.certify_at(self.networks["certify"], images, radius=radius, theta=self.theta, alpha=alpha, seed=seed,
-                                      **draws, **self._how)
+        answers = sampling.certify_at(self.networks["certify"], images, radius=radius, theta=self.theta, alpha=alpha,
+                                      seed=seed, **draws, **self._how)
         shown = float(ndtr(radius / self.sigma))  # what both probabilities exceed where the radius is certified
         return [Certificate(prediction=it.prediction, radius=it.radius, route=it.route, p_select=shown * (it.radius > 0),
                             p_class=shown * (it.radius > 0), alpha=alpha, draws=it.draws, invalid=it.invalid, seed=seed,
                             name=self._name(it.prediction)) for it in answers]
 
     def _certificates(self, outcomes: composition.Outcomes, counts: Counts, *, alpha: float) -> list[Certificate]:
-        return [Certificate(prediction=int(outcomes.prediction[i, 0]), radius=float(outcomes.radius[i, 0]),
-                            route=Route(int(outcomes.route[i, 0])), p_select=float(outcomes.p_select[i, 0]),
-                            p_class=float(outcomes.p_class[i, 0]), alpha=alpha, draws=int(counts.draws[:, i].sum()),
-                            invalid=int(counts.invalid[:, i].sum()), seed=counts.settings.seed,
-                            name=self._name(int(outcomes.prediction[i, 0])))
-                for i in range(len(counts.guess))]
+        columns = zip(outcomes.prediction[:, 0].tolist(), outcomes.radius[:, 0].tolist(), outcomes.route[:, 0].tolist(),
+                      outcomes.p_select[:, 0].tolist(), outcomes.p_class[:, 0].tolist(),
+                      counts.draws.sum(axis=0).tolist(), counts.invalid.sum(axis=0).tolist())
+        return [Certificate(prediction=prediction, radius=radius, route=Route(route), p_select=p_select, p_class=p_class,
+                            alpha=alpha, draws=draws, invalid=invalid, seed=counts.settings.seed,
+                            name=self._name(prediction))
+                for prediction, radius, route, p_select, p_class, draws, invalid in columns]
 
     def _name(self, label: int) -> str:
         return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
@@ -276,7 +282,7 @@ def _seed(seed: int | None) -> int:
 
 
 def _looks(n: int, *, alpha: float, theta: float) -> dict:
-    """The sampler's arguments for early stopping. Looks are at the ends of chunks: small ones for small n, not so small that they
-    cost time."""
+    """The sampler's arguments for early stopping. Looks are at the ends of chunks: small ones for a small n, but not so
+    small that they cost time."""
     adaptive = params.Adaptive(enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE)
     return {"adaptive": adaptive, "thetas": [theta], "alpha": alpha, "chunk": int(np.clip(n // 10, 50, 1000))}

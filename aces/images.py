@@ -62,7 +62,8 @@ def _eight_bit_values(values: np.ndarray, full: int | None, path: str | Path) ->
     low, high = values.min(), values.max()
     full = full or next((full for full in (1, 255, 65535) if high <= full), None)
     if not low >= 0 or full is None:  # NaN fails too
-        raise InputError(f"image {path} has values from {low:g} to {high:g}: expected 0 to 1, 255 or 65535; convert it to PNG")
+        raise InputError(f"image {path} has values from {low:g} to {high:g}: expected 0 to 1, 255 or 65535; convert it to "
+                         "PNG")
     return np.round(values * (255 / full)).astype(np.uint8)
 
 

@@ -24,8 +24,10 @@ def write_folder(folder: str | Path, networks: Mapping[str, nn.Module], *, num_c
     for role, network in networks.items():
         recipe = getattr(network, "recipe", None) or {"arch": OWN, "num_classes": num_classes, "mean": (), "std": ()}
         models.save_model(_weights(folder, role), network, **recipe)
-        about[role] = {"arch": recipe["arch"], "class": type(network).__qualname__, "fingerprint": models.fingerprint(network)}
-    text = yaml.safe_dump({"format": FORMAT, "num_classes": num_classes, **description, "networks": about}, sort_keys=False)
+        about[role] = {"arch": recipe["arch"], "class": type(network).__qualname__,
+                       "fingerprint": models.fingerprint(network)}
+    text = yaml.safe_dump({"format": FORMAT, "num_classes": num_classes, **description, "networks": about},
+                          sort_keys=False)
     temporary = folder / f".{DESCRIPTION}.{os.getpid()}"
     temporary.write_text(text)
     os.replace(temporary, folder / DESCRIPTION)
@@ -65,7 +67,8 @@ def _read_network(folder: Path, role: str, about: dict, own: nn.Module | None) -
                          f"ACES.load({str(folder)!r}, {role}={about['class']}(...))")
     network = models.load_model(path) if own is None else _filled(own, path)
     if models.fingerprint(network) != about["fingerprint"]:
-        raise InputError(f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a class changed? save it again")
+        raise InputError(f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a class "
+                         "changed? save it again")
     return network
 
 

@@ -24,8 +24,8 @@ from aces.errors import InputError
 ARTIFACT = "aces"
 CODE = Path(__file__).with_name("served.py")
 # What a server runs; the rest of the requirements belongs to the pipeline.
-NEEDED = ("torch", "torchvision", "numpy", "scipy", "pandas", "pyyaml", "rich", "pillow", "safetensors", "onnx", "onnxscript",
-          "onnxruntime", "mlflow", "filelock", "psutil")
+NEEDED = ("torch", "torchvision", "numpy", "scipy", "pandas", "pyyaml", "rich", "pillow", "safetensors", "onnx",
+          "onnxscript", "onnxruntime", "mlflow", "filelock", "psutil")
 
 
 class Served(PythonModel):
@@ -34,7 +34,7 @@ class Served(PythonModel):
     def load_context(self, context) -> None:
         # The server's threads are the parallelism: one worker a request.
         self._model = ACES.load(context.artifacts[ARTIFACT], workers=1)
-        self._model.predict(np.full((1, *self._model.shape), 0.5, dtype=np.float32), n=100)  # the first request need not wait for set-up
+        self._model.predict(_grey(self._model), n=100)  # so that the first request need not wait for the set-up
 
     def predict(self, context, model_input: np.ndarray, params=None) -> pd.DataFrame:
         options = dict(params or {})
@@ -55,12 +55,11 @@ def log_model(folder: str | Path, *, dataset: str, n0: int = 100, n: int = 1000,
     """
     model = ACES.load(folder)
     if model.shape is None:
-        raise InputError(f"{folder} does not say which images the networks take: give ACES(shape=(C, H, W)) and save it again")
-    if example is None:
-        example = np.full((1, *model.shape), 0.5, dtype=np.float32)
+        raise InputError(f"{folder} does not say which images the networks take: give ACES(shape=(C, H, W)), save it again")
     return mlflow.pyfunc.log_model(
-        name="model", python_model=str(CODE), artifacts={ARTIFACT: str(folder)}, code_paths=[str(Path(aces.__file__).parent)],
-        signature=signature(model, n0=n0, n=n, alpha=alpha), input_example=example, pip_requirements=requirements(),
+        name="model", python_model=str(CODE), artifacts={ARTIFACT: str(folder)},
+        code_paths=[str(Path(aces.__file__).parent)], signature=signature(model, n0=n0, n=n, alpha=alpha),
+        input_example=_grey(model) if example is None else example, pip_requirements=requirements(),
         registered_model_name=f"aces-{dataset}")
 
 
@@ -79,6 +78,11 @@ def requirements() -> list[str]:
     """The pinned packages of this project that a server needs."""
     pinned = importlib.metadata.requires("aces") or []
     return [line for line in pinned if line.partition("==")[0] in NEEDED]
+
+
+def _grey(model: ACES) -> np.ndarray:
+    """(1, C, H, W) an image of the middle grey."""
+    return np.full((1, *model.shape), 0.5, dtype=np.float32)
 
 
 def _row(certificate: Certificate) -> dict:

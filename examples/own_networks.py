@@ -18,7 +18,8 @@ class Core(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 1000))
+        self.layers = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                                    nn.Linear(16, 1000))
 
     def forward(self, x):
         return self.layers(x)
@@ -30,7 +31,7 @@ def certify(weights=None):
     return nn.Sequential(normalize, torchvision.models.resnet18(weights=weights))
 
 
-model = aces.ACES(core=Core(), certify=certify(*sys.argv[1:2]), sigma=0.25, theta=0.8, num_classes=1000, shape=(3, 64, 64))
+model = aces.ACES(core=Core(), certify=certify(*sys.argv[1:2]), sigma=0.25, theta=0.8, num_classes=1000)
 images = torch.rand(2, 3, 64, 64)
 for certificate in model.certify(images, n0=20, n=200):
     print(certificate)

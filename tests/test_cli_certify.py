@@ -72,6 +72,13 @@ def test_radius_asks_whether_all_images_are_certified_within_it(project, capsys)
     certify(capsys, "certify", "0.png", *options, "--radius", str(radius + 0.01), status=1)
 
 
+def test_an_abstention_and_a_name_that_looks_like_markup_are_shown(project, capsys):
+    Image.fromarray(digits().image[0, :, :, 0]).save("[red]0.png")
+    assert main(["predict", "[red]0.png", "--no-adaptive", "--n", "12", "--seed", "0", "--theta", "0.4"]) == 0
+    shown = capsys.readouterr().out
+    assert "[red]0.png" in shown and "abstains" in shown
+
+
 def test_by_default_a_radius_is_tested_and_a_class_predicted_with_few_draws(project, capsys):
     asked, = certify(capsys, "certify", "0.png", "--theta", "1", "--radius", "0.1", "--n", "10000")
     assert asked["radius"] == 0.1 and asked["draws"] < 2000

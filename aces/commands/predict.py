@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from aces.commands.certify import add_draw_options, add_model_options, chosen, load_model, percent, read
+from aces.commands.certify import add_draw_options, add_model_options, cells, chosen, load_model, percent, read
 from aces.console import console
 
 EXAMPLE = """aces predict photo.png
@@ -18,30 +18,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     model, settings = load_model(args)
-    defaults = {"n": settings.sample.n_predict, "alpha": settings.combine.alpha} if settings else {}
-    options = defaults | {"adaptive": True} | chosen(n=args.n, alpha=args.alpha, adaptive=args.adaptive, seed=args.seed)
+    options = {"adaptive": True} | chosen(n=args.n, alpha=args.alpha, adaptive=args.adaptive, seed=args.seed)
+    if settings is not None:
+        options = {"n": settings.sample.n_predict, "alpha": settings.combine.alpha} | options
     predictions = model.predict(read(model, args.images), **options, progress=not args.json)
     if args.json:
-        print(json.dumps([_record(path, prediction, model) for path, prediction in zip(args.images, predictions)], indent=2))
+        print(json.dumps([_record(path, it, model) for path, it in zip(args.images, predictions)], indent=2))
     else:
         console.print(_table(args.images, predictions, model))
     return 0
 
 
-def _record(path: str, prediction, model) -> dict:
-    return {"image": path, "prediction": int(prediction), "class": prediction.name or None, "confidence": 1 - prediction.alpha,
-            "draws": prediction.draws, "seed": prediction.seed, "sigma": model.sigma, "theta": model.theta}
+def _record(path: str, it, model) -> dict:
+    return {"image": path, "prediction": int(it), "class": it.name or None, "confidence": 1 - it.alpha, "draws": it.draws,
+            "seed": it.seed, "sigma": model.sigma, "theta": model.theta}
 
 
 def _table(paths: list[str], predictions: list, model):
     from rich.table import Table
-
-    from aces.smoothing import ABSTAIN
     table = Table(title=f"sigma {model.sigma:g}, theta {model.theta:g}")
     for name in ("image", "class"):
         table.add_column(name, overflow="fold")
     for name in ("confidence", "draws"):
         table.add_column(name, justify="right")
     for path, it in zip(paths, predictions):
-        table.add_row(path, "abstains" if it == ABSTAIN else it.name, percent(1 - it.alpha), f"{it.draws:,}")
+        table.add_row(*cells(path, it, it.name), percent(1 - it.alpha), f"{it.draws:,}")
     return table
