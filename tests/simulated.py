@@ -10,7 +10,8 @@ from aces.reporting import Inputs
 
 
 def simulated_run(*, images: int = 60, classes: int = 10, side: int = 32, theta_step: float = 0.01, n: int = 2000,
-                  mechanism: str = "entropy", radii: list[float] | None = None, baseline: bool = True, seed: int = 0) -> Inputs:
+                  mechanism: str = "entropy", radii: list[float] | None = None, baseline: bool = True,
+                  seed: int = 0) -> Inputs:
     """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable class."""
     settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, radii=radii)
     generator = np.random.default_rng(seed)
@@ -18,7 +19,7 @@ def simulated_run(*, images: int = 60, classes: int = 10, side: int = 32, theta_
     ease = generator.beta(1.3, 1.1, images)  # 0: hopeless, 1: certain
     counts = _draw(generator, label, ease, classes=classes, params=settings)
     core = np.where(generator.random(images) < 0.75 + 0.24 * ease, label, generator.integers(0, classes, images))
-    evaluation = EvalSet(image=_pictures(generator, label, side), label=label, index=np.arange(images) * settings.dataset.stride,
+    evaluation = EvalSet(image=_pictures(generator, label, side), label=label, index=counts.index,
                          classes=[f"kind {k}" for k in range(classes)])
     return combined(settings, evaluation, counts, core, baseline=baseline)
 
@@ -38,8 +39,8 @@ def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core:
         "natural_prediction": natural.ravel()})
     summary = {"core": {"nac": float((core == counts.label).mean())}, "certify": alone,
                "acr_ceiling": float(statistics.max_radius(settings.sample.n, sigma=settings.sigma, alpha=combine.alpha))}
-    return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve, metrics=summary,
-                  baseline=_baseline(alone, settings.sigma) if baseline else None,
+    return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve,
+                  metrics=summary, baseline=_baseline(alone, settings.sigma) if baseline else None,
                   provenance={"sha256": {"models/core.safetensors": "0" * 64}, "versions": {"python": "3.11"}})
 
 
@@ -47,7 +48,8 @@ def _settings(*, theta_step: float, n: int, mechanism: str, radii: list[float] |
     loaded = params.load("profiles/laptop.yaml")
     replace = params.dataclasses.replace
     return replace(loaded, sample=replace(loaded.sample, n=n), select=replace(loaded.select, mechanism=mechanism),
-                   combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii), report=replace(loaded.report, bootstrap=200))
+                   combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii),
+                   report=replace(loaded.report, bootstrap=200))
 
 
 def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Counts:
@@ -56,7 +58,8 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
     votes, scores = np.zeros((3, len(label), classes), int), np.zeros((3, *shape), int)
     joint, guess = np.zeros(shape, int), np.zeros(len(label), int)
     p_class = 0.25 + 0.75 * ease**0.6 - 0.02 * generator.random(len(label))
-    favourite = np.where(generator.random(len(label)) < 0.15 + 0.85 * ease, label, generator.integers(0, classes, len(label)))
+    others = generator.integers(0, classes, len(label))
+    favourite = np.where(generator.random(len(label)) < 0.15 + 0.85 * ease, label, others)
     middle = np.clip(0.95 * (1 - ease) ** 0.8 + 0.05 * generator.standard_normal(len(label)), 0.01, 0.95)
     for image in range(len(label)):
         for stage, draws in enumerate((sample.n0, sample.n, sample.n_predict)):
@@ -92,7 +95,6 @@ def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
 def _baseline(alone: dict, sigma: float) -> pd.DataFrame:
     rows = []
     for factor in (0.4, 0.7, 1.4, 2.0):
-        loss = 0.25 * abs(np.log(factor))
-        rows.append({"series": "sigma", "sigma": sigma * factor, "theta": np.nan,
-                     **{name: max(0.0, value * (1 - (0.3 if name == "nac" and factor < 1 else 1.6) * loss)) for name, value in alone.items()}})
+        kept = max(0.0, 1 - 0.4 * abs(np.log(factor)))
+        rows.append({"series": "sigma", "sigma": sigma * factor, "theta": np.nan} | {k: kept * v for k, v in alone.items()})
     return pd.DataFrame(rows)

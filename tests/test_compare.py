@@ -59,9 +59,10 @@ def test_rows_are_the_largest_acr_within_the_loss(runs, tmp_path, capsys):
     assert main(["compare", "aa11", "--loss", "10", "--out", str(tmp_path / "out"), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     curve = pd.read_csv(runs[0].artifact("results/curve.csv"))
-    allowed = [(acr, theta) for acr, theta, nac in zip(curve["acr"], curve["theta"], curve["nac"]) if nac >= row["core_nac"] - 0.1]
-    assert row["acr"] == pytest.approx(max(allowed)[0]) and row["core_nac"] - row["nac"] <= 0.1 + 1e-12
-    assert row["certified_accuracy@0.25"] == pytest.approx(curve.set_index("theta").loc[row["theta"], "certified_accuracy@0.25"])
+    allowed = [acr for acr, nac in zip(curve["acr"], curve["nac"], strict=True) if nac >= row["core_nac"] - 0.1]
+    assert row["acr"] == pytest.approx(max(allowed)) and row["core_nac"] - row["nac"] <= 0.1 + 1e-12
+    at_theta = curve.set_index("theta").loc[row["theta"]]
+    assert row["certified_accuracy@0.25"] == pytest.approx(at_theta["certified_accuracy@0.25"])
 
 
 def test_no_loss_allowed_still_gives_a_row(runs):
@@ -73,14 +74,16 @@ def test_no_loss_allowed_still_gives_a_row(runs):
 def test_runs_by_name_and_by_id(runs, tmp_path, capsys):
     out = ["--out", str(tmp_path / "out"), "--json"]
     assert main(["compare", "cifar10-gaussian-0.25", *out]) == 0
-    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["cifar10-gaussian-0.25 (aa11)", "cifar10-gaussian-0.25 (cc33)"]
+    labels = [row["run"] for row in json.loads(capsys.readouterr().out)]
+    assert labels == ["cifar10-gaussian-0.25 (aa11)", "cifar10-gaussian-0.25 (cc33)"]
     assert main(["compare", "bb", "aa", *out]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["σ 0.5", "σ 0.25"]
 
 
 def test_bad_requests_are_one_line(runs, tmp_path, capsys, monkeypatch):
     assert main(["compare", "nobody"]) == 2
-    assert "no finished run 'nobody': there are cifar10-gaussian-0.25, cifar10-gaussian-0.5" in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no finished run 'nobody': there are cifar10-gaussian-0.25, cifar10-gaussian-0.5" in said
     assert main(["compare", "--loss", "-1"]) == 2
     for run in runs:
         (run.folder / "results/curve.csv").unlink()
@@ -111,7 +114,7 @@ def test_page_of_several_runs(runs, tmp_path, chromium):
     assert main(["compare", "--out", str(tmp_path / "out")]) == 0
     with opened(chromium, tmp_path / "out/index.html") as page:
         curve = pd.read_csv(runs[0].artifact("results/curve.csv")).set_index("theta")
-        page.evaluate("document.getElementById('theta').value = 30; document.getElementById('theta').dispatchEvent(new Event('input'))")
+        page.eval_on_selector("#theta", "slider => { slider.value = 30; slider.dispatchEvent(new Event('input')); }")
         said = page.get_attribute("#acr-chart svg", "aria-label")
         assert "at θ = 0.30" in said and f"at {100 * curve.loc[0.3, 'nac']:.1f} %" in said
         assert page.locator("#acr-chart polyline").count() == 2

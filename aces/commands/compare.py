@@ -6,12 +6,14 @@ from rich.table import Table
 from aces.console import console
 from aces.errors import InputError
 
-EXAMPLE = "aces compare                      # all finished runs\n  aces compare cifar10-gaussian-0.25 3f2a91 --out reports/compare"
+EXAMPLE = "aces compare cifar10-gaussian-0.25 3f2a91 --out reports/compare"
 
 
 def configure(parser) -> None:
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="a run's name or the beginning of its id (default: all finished runs)")
-    parser.add_argument("--out", default="reports/compare", metavar="DIR", help="where index.html, compare.csv and compare.md go")
+    parser.add_argument("runs", nargs="*", metavar="RUN",
+                        help="a run's name or the beginning of its id (default: all finished runs)")
+    parser.add_argument("--out", default="reports/compare", metavar="DIR",
+                        help="where index.html, compare.csv and compare.md go (default reports/compare)")
     parser.add_argument("--loss", type=float, default=5.0, metavar="POINTS",
                         help="natural accuracy, in points, that ACES may give up in the table (default 5)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -56,9 +58,10 @@ def chosen(finished: list, names: list[str]) -> list:
 def show(headings: list[str], rows: list[list[str]], *, out: str, loss: float) -> None:
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(heading.replace(" ", "\n").replace("@", "\n@"), justify="right" if place else "left", no_wrap=bool(place))
+        narrow = heading.replace(" ", "\n").replace("@", "\n@")
+        table.add_column(narrow, justify="right" if place else "left", no_wrap=bool(place))
     for row in rows:
         table.add_row(*row)
-    console.print(f"ACES at the largest ACR within {loss:g} points of the core network's natural accuracy (NAC)")
+    console.print(f"ACES at the largest ACR within {loss:g} points of the core network's natural accuracy ")
     console.print(table)
     console.print(f"page: {out}/index.html   curves: {out}/compare.csv", markup=False)

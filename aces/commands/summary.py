@@ -28,10 +28,12 @@ def run(args) -> int:
     if args.json:
         print(json.dumps({"metrics": metrics, "curve": rows.to_dict("records")}, indent=2))
         return 0
-    console.print(f"{params.dataset.name}, {params.certify.method}, sigma {params.sigma:g}: certified accuracy at radius r, in percent")
+    console.print(f"{params.dataset.name}, {params.certify.method}, sigma {params.sigma:g}: "
+                  f"certified accuracy at radius r, in percent")
     console.print(table(rows, metrics))
-    console.print("NAC: natural accuracy; core, abstain: shares of images; ACR: average certified radius,")
-    console.print(f"{floor_digits(metrics['acr_ceiling'], 3)} at most with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}")
+    console.print("NAC: natural accuracy; core, abstain: shares of images")
+    console.print(f"ACR: average certified radius, {floor_digits(metrics['acr_ceiling'], 3)} at most "
+                  f"with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}")
     console.print()
     for what, command in NEXT:
         console.print(f"  {what:<20} [bold]{command}[/bold]")
@@ -54,13 +56,16 @@ def table(rows: pd.DataFrame, metrics: dict) -> Table:
     for name in ("NAC", "ACR", *(f"r = {column.split('@')[1]}" for column in radii), "core", "abstain"):
         made.add_column(name, justify="right", no_wrap=True)
     core, alone = metrics["core"]["nac"], metrics["certify"]
-    made.add_row("core alone", _percent(core), "0.000", *(_percent(core if column.endswith("@0") else 0) for column in radii), "", "", style="dim")
+    made.add_row("core alone", *_cells({"nac": core, "acr": 0.0, "certified_accuracy@0": core}, radii), style="dim")
     for _, row in rows.iterrows():
-        made.add_row(f"{row['theta']:.2f}", _percent(row["nac"]), floor_digits(row["acr"], 3), *(_percent(row[column]) for column in radii),
-                     _percent(row["core_rate"]), _percent(row["abstention"]))
-    made.add_row("certify alone", _percent(alone["nac"]), floor_digits(alone["acr"], 3), *(_percent(alone[column]) for column in radii),
-                 "", "", style="dim")
+        shares = _percent(row["core_rate"]), _percent(row["abstention"])
+        made.add_row(f"{row['theta']:.2f}", *_cells(row, radii), *shares)
+    made.add_row("certify alone", *_cells(alone, radii), style="dim")
     return made
+
+
+def _cells(row, radii: list[str]) -> list[str]:
+    return [_percent(row["nac"]), floor_digits(row["acr"], 3), *(_percent(row.get(column, 0)) for column in radii)]
 
 
 def _percent(share: float) -> str:

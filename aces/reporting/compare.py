@@ -8,6 +8,7 @@ from string import Template
 
 import pandas as pd
 
+from aces.reporting.inputs import working_point
 from aces.reporting.page import as_json, asset, by_section, listing
 from aces.statistics import floor_digits
 
@@ -31,9 +32,8 @@ class RunCurve:
         return [column.split("@")[1] for column in self.curve.columns if column.startswith("certified_accuracy@")]
 
     def at_loss(self, loss: float) -> pd.Series:
-        """The row of the largest ACR that gives up at most `loss` of the core network's natural accuracy."""
-        kept = self.curve[self.curve["nac"] >= self.metrics["core"]["nac"] - loss - 1e-12]
-        return self.curve.loc[kept["acr"].idxmax() if len(kept) else self.curve["nac"].idxmax()]
+        """ACES where it gives up at most `loss` of the core network's natural accuracy."""
+        return self.curve.iloc[working_point(self.curve, self.metrics["core"]["nac"], loss=loss)]
 
 
 def read_curve(run) -> RunCurve | None:
@@ -41,7 +41,8 @@ def read_curve(run) -> RunCurve | None:
     curve, metrics = run.artifact("results/curve.csv"), run.artifact("results/metrics.json")
     if curve is None or metrics is None:
         return None
-    return RunCurve(id=run.id, name=run.name, params=run.params, curve=pd.read_csv(curve), metrics=json.loads(Path(metrics).read_text()))
+    return RunCurve(id=run.id, name=run.name, params=run.params, curve=pd.read_csv(curve),
+                    metrics=json.loads(Path(metrics).read_text()))
 
 
 def distinct(runs: list[RunCurve]) -> list[RunCurve]:
@@ -66,7 +67,8 @@ def labels(runs: list[RunCurve]) -> list[str]:
         found = [", ".join(_spoken(name, run.params.get(name, "none")) for name in names) for run in runs]
     else:
         found = [run.name for run in runs]
-    return [f"{label} ({run.id[:8]})" if found.count(label) > 1 else label for label, run in zip(found, runs, strict=True)]
+    return [f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
+            for label, run in zip(found, runs, strict=True)]
 
 
 def _spoken(name: str, value: str) -> str:
@@ -85,7 +87,8 @@ def summary(runs: list[RunCurve], *, loss: float) -> pd.DataFrame:
     rows = []
     for run, label in zip(runs, labels(runs), strict=True):
         best, alone = run.at_loss(loss), run.metrics["certify"]
-        rows.append({"run": label, "core_nac": run.metrics["core"]["nac"], "certify_nac": alone["nac"], "certify_acr": alone["acr"],
+        rows.append({"run": label, "core_nac": run.metrics["core"]["nac"],
+                     "certify_nac": alone["nac"], "certify_acr": alone["acr"],
                      "theta": best["theta"], "nac": best["nac"], "acr": best["acr"],
                      **{f"certified_accuracy@{r}": best[f"certified_accuracy@{r}"] for r in run.radii}})
     return pd.DataFrame(rows)
@@ -111,7 +114,8 @@ def for_terminal(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def headings(table: pd.DataFrame) -> list[str]:
-    known = {"run": "run", "core_nac": "core NAC", "certify_nac": "certify NAC", "certify_acr": "certify ACR", "theta": "θ", "nac": "NAC", "acr": "ACR"}
+    known = {"run": "run", "core_nac": "core NAC", "certify_nac": "certify NAC", "certify_acr": "certify ACR",
+             "theta": "θ", "nac": "NAC", "acr": "ACR"}
     return [known.get(name, name.replace("certified_accuracy@", "acc@")) for name in table.columns]
 
 
@@ -122,26 +126,31 @@ def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -
     table = summary(runs, loss=loss)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
     lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
-    (folder / "compare.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
-    (folder / "index.html").write_text(_page(runs, table, loss))
+    (folder / "compare.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), encoding="utf-8")
+    (folder / "index.html").write_text(_page(runs, table, loss), encoding="utf-8")
 
 
 def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
     head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
-    rows = "".join(f"<tr><th scope=row>{html.escape(row[0])}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>" for row in as_text(table))
+    rows = "".join(_row(cells) for cells in as_text(table))
     return Template(asset("compare.html")).substitute(
         style=asset("page.css"), script="".join(map(asset, SCRIPTS)), data=as_json(_payload(runs)), count=len(runs),
-        loss=f"{100 * loss:g}", table=f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
-        caution=_caution(runs), common=_common(runs), unreachable=_unreachable(runs))
+        table=f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
+        loss=f"{100 * loss:g}", caution=_caution(runs), common=_common(runs), unreachable=_unreachable(runs))
+
+
+def _row(cells: list[str]) -> str:
+    values = "".join(f"<td>{cell}</td>" for cell in cells[1:])
+    return f"<tr><th scope=row>{html.escape(cells[0])}</th>{values}</tr>"
 
 
 def _payload(runs: list[RunCurve]) -> dict:
     radii = [r for r in _radii(runs) if float(r) <= _ceiling(runs)]
     metric = lambda values, r: values.get(f"certified_accuracy@{r}")
     return {"radii": radii, "runs": [{
-        "label": label, "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
+        "label": label, "core": run.metrics["core"]["nac"],
+        "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
         "certified_accuracy": {r: run.curve[f"certified_accuracy@{r}"].tolist() for r in radii if r in run.radii},
-        "core": run.metrics["core"]["nac"],
         "alone": {"nac": run.metrics["certify"]["nac"], "acr": run.metrics["certify"]["acr"],
                   "certified_accuracy": {r: metric(run.metrics["certify"], r) for r in radii if r in run.radii}},
     } for run, label in zip(runs, labels(runs), strict=True)]}
@@ -157,13 +166,16 @@ def _ceiling(runs: list[RunCurve]) -> float:
 
 def _unreachable(runs: list[RunCurve]) -> str:
     beyond = [r for r in _radii(runs) if float(r) > _ceiling(runs)]
-    return f'<p class="note">No figure for r = {", ".join(beyond)}: none of these runs can certify it.</p>' if beyond else ""
+    if not beyond:
+        return ""
+    return f'<p class="note">No figure for r = {", ".join(beyond)}: none of these runs can certify it.</p>'
 
 
 def _caution(runs: list[RunCurve]) -> str:
     """What makes these runs hard to compare."""
     differ = differing(runs)
-    words = {"dataset.name": "the dataset", "dataset.stride": "the images", "sample.n": "the number of draws n", "combine.alpha": "α"}
+    words = {"dataset.name": "the dataset", "dataset.stride": "the images", "sample.n": "the number of draws n",
+             "combine.alpha": "α"}
     mixed = [word for name, word in words.items() if name in differ]
     if not mixed:
         return ""

@@ -55,15 +55,16 @@ def selection_radii(inputs: Inputs) -> pd.DataFrame:
     """The sorted certified radii of the selection, a column for each theta, a row for each percentile."""
     percentile = np.arange(101)
     ordered = np.percentile(inputs.rule.selection, percentile, axis=0, method="closest_observation")
-    return pd.DataFrame({"percentile": percentile, **{f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}})
+    columns = {f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}
+    return pd.DataFrame({"percentile": percentile, **columns})
 
 
 def ecdf(inputs: Inputs) -> pd.DataFrame:
     """Shares of images with p_A, and with p_S at each theta, of at most p."""
     grid = np.linspace(0.5, 1, 101)
     at_most = lambda values: np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
-    return pd.DataFrame({"p": grid, "p_class": at_most(inputs.p_class),
-                         **{f"p_select@{theta:g}": at_most(inputs.p_select[:, t]) for t, theta in enumerate(inputs.thetas)}})
+    columns = {f"p_select@{theta:g}": at_most(inputs.p_select[:, t]) for t, theta in enumerate(inputs.thetas)}
+    return pd.DataFrame({"p": grid, "p_class": at_most(inputs.p_class), **columns})
 
 
 def _draw_trade_off(inputs: Inputs, data: pd.DataFrame) -> Figure:
@@ -88,8 +89,9 @@ def _draw_acr(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
     _draw_curve(panel, inputs, data, "acr", scale=1)
     panel.axhline(inputs.ceiling, color="#57606a", dashes=(6, 4), linewidth=1)
-    panel.annotate(f"ceiling at n = {inputs.params.sample.n:,}, α = {inputs.params.combine.alpha:g}", (0.02, inputs.ceiling),
-                   xycoords=("axes fraction", "data"), xytext=(0, -11), textcoords="offset points", fontsize=8, color="#57606a")
+    words = f"ceiling at n = {inputs.params.sample.n:,}, α = {inputs.params.combine.alpha:g}"
+    panel.annotate(words, (0.02, inputs.ceiling), xycoords=("axes fraction", "data"), xytext=(0, -11),
+                   textcoords="offset points", fontsize=8, color="#57606a")
     panel.set(xlabel="natural accuracy, %", ylabel="average certified radius", ylim=(0, inputs.ceiling * 1.06))
     panel.legend()
     return figure
@@ -97,16 +99,19 @@ def _draw_acr(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _draw_curve(panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *, scale: float) -> None:
     """ACES between its two networks: `metric` over natural accuracy."""
-    nac = 100 * data["nac"]
-    panel.fill_between(nac, scale * data[f"{metric}_low"], scale * data[f"{metric}_high"], color=ACES, alpha=0.14, linewidth=0)
+    nac, low, high = 100 * data["nac"], scale * data[f"{metric}_low"], scale * data[f"{metric}_high"]
+    panel.fill_between(nac, low, high, color=ACES, alpha=0.14, linewidth=0)
     panel.plot(nac, scale * data[metric], color=ACES, linewidth=1.8, label="ACES")
     point = {"linestyle": "none", "markersize": 7, "clip_on": False, "zorder": 4, "markeredgecolor": "white"}
     panel.plot(100 * inputs.metrics["core"]["nac"], 0, marker="s", color=CORE, label="core network", **point)
-    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], marker="^", color=CERTIFY, label="certification network alone", **point)
-    for label, series, style in (("other noise levels", inputs.varying_noise, {"linestyle": ":", "marker": "D", "color": BASELINE}),
-                                 ("selecting by entropy", inputs.entropy_selection, {"linestyle": "--", "color": ACES})):
+    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], marker="^", color=CERTIFY,
+               label="certification network alone", **point)
+    others = ((inputs.varying_noise, ":D", BASELINE, "other noise levels"),
+              (inputs.entropy_selection, "--", ACES, "selecting by entropy"))
+    for series, style, colour, label in others:
         if len(series):
-            panel.plot(100 * series["nac"], scale * series[metric], markersize=3.5, linewidth=1.2, label=label, **style)
+            panel.plot(100 * series["nac"], scale * series[metric], style, color=colour, markersize=3.5, linewidth=1.2,
+                       label=label)
 
 
 def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
@@ -134,7 +139,8 @@ def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
     panel.plot(data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class")
     for theta, dash in zip(THETAS[::2], _DASHES[1:], strict=False):
-        panel.plot(data["p"], 100 * data[_nearest(data, theta, "p_select@")], color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta:g}")
+        share = data[_nearest(data, theta, "p_select@")]
+        panel.plot(data["p"], 100 * share, color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta:g}")
     panel.set(xlabel="share of draws p", ylabel="images with a share of at most p, %", xlim=(0.5, 1), ylim=(0, 101))
     panel.legend(loc="upper left", fontsize=8)
     return figure

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 SCORES = {"entropy": "entropy", "network": "selection score"}
 METHODS = {"gaussian": "Gaussian", "smoothadv": "SmoothAdv", "macer": "MACER", "consistency": "Consistency"}
+LOSS = 0.05  # of the core network's natural accuracy, which a working point may give up unless something else is said
 DATASETS = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
+
+
+def working_point(curve: pd.DataFrame, core_nac: float, *, loss: float = LOSS) -> int:
+    """The row of the largest ACR within `loss` of the core network's natural accuracy; of the largest NAC if none is."""
+    within = curve["nac"].to_numpy() >= core_nac - loss - 1e-12
+    return int(np.where(within, curve["acr"], -1).argmax() if within.any() else curve["nac"].argmax())
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from string import Template
 
 from aces.counts import Round
 from aces.params import flatten
-from aces.reporting import payload, tables
-from aces.reporting.inputs import Inputs
+from aces.reporting import figures, payload, tables
+from aces.reporting.inputs import LOSS, Inputs
 from aces.reporting.sprite import make_sprite
 from aces.statistics import floor_digits
 
 SCRIPTS = ("chart.js", "run.js", "figures.js", "wall.js", "page.js")  # one after the other, in one scope
-LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv", "figures/tradeoff.png",
-         "figures/acr.png", "figures/correctness.png", "figures/selection-radii.png", "figures/ecdf.png")
+LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv",
+         *(f"figures/{name}.png" for name in figures.FIGURES))
 
 
 def write_page(path: str | Path, inputs: Inputs) -> None:
@@ -26,21 +26,21 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
     data = payload.build(inputs, shown=shown, sprite=sprite)
     fields = {
         "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
-        "heading": f"{html.escape(inputs.dataset[0].upper() + inputs.dataset[1:])}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
+        "heading": f"{html.escape(_capital(inputs.dataset))}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
         "style": asset("page.css"), "script": "".join(map(asset, SCRIPTS)), "data": as_json(data),
         "sprite": sprite.uri, "sprite_columns": sprite.columns, "sprite_rows": sprite.rows,
         "rendering": "pixelated" if sprite.native else "auto",
         "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": _provenance(inputs),
-        "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS) + "; each figure’s numbers as <code>.csv</code>",
+        "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS),
         "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
-        "beyond": "" if inputs.radii[-1] <= inputs.ceiling else f" Certified columns beyond {floor_digits(inputs.ceiling, 3)} are zero by construction.",
+        "loss": f"{100 * LOSS:g}", "beyond": _beyond(inputs),
         **_common(inputs),
     }
-    Path(path).write_text(Template(asset("page.html")).substitute(fields))
+    Path(path).write_text(Template(asset("page.html")).substitute(fields), encoding="utf-8")
 
 
 def asset(name: str) -> str:
-    return (files("aces.reporting") / "assets" / name).read_text()
+    return (files("aces.reporting") / "assets" / name).read_text(encoding="utf-8")
 
 
 def as_json(data: dict) -> str:
@@ -51,8 +51,9 @@ def as_json(data: dict) -> str:
 def _provenance(inputs: Inputs) -> str:
     """Section -> name -> value as HTML: what the caller knows of the run, the draws, all parameters."""
     settings, draws = inputs.counts.settings, inputs.counts.draws.sum(axis=1)
-    noise = {"seed": settings.seed, "network": settings.model, "network run by": f"{settings.backend}, {settings.precision}",
-             "draws of all images": int(draws.sum()), **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
+    noise = {"seed": settings.seed, "network": settings.model,
+             "network run by": f"{settings.backend}, {settings.precision}", "draws of all images": int(draws.sum()),
+             **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
              "invalid draws": int(inputs.counts.invalid.sum())}
     return listing(inputs.provenance | {"draws": noise} | by_section(flatten(inputs.params)))
 
@@ -72,8 +73,13 @@ def listing(sections: dict[str, dict]) -> str:
 
 
 def _group(title: str, rows: dict) -> str:
-    cells = "".join(f"<tr><th scope=row>{_breakable(name)}</th><td>{html.escape(_text(value))}</td></tr>" for name, value in rows.items())
-    return f"<div><h3>{html.escape(title[:1].upper() + title[1:])}</h3><table>{cells}</table></div>"
+    cells = "".join(f"<tr><th scope=row>{_breakable(name)}</th><td>{html.escape(_text(value))}</td></tr>"
+                    for name, value in rows.items())
+    return f"<div><h3>{html.escape(_capital(title))}</h3><table>{cells}</table></div>"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _breakable(name: str) -> str:
@@ -92,8 +98,8 @@ def _text(value) -> str:
 def _common(inputs: Inputs) -> dict[str, str]:
     """What both the page and its text on reading speak of."""
     report = inputs.params.report
-    return {"n": f"{inputs.params.sample.n:,}", "alpha": f"{inputs.params.combine.alpha:g}", "ceiling": floor_digits(inputs.ceiling, 3),
-            "count": f"{len(inputs.label):,}", "score": inputs.score,
+    return {"n": f"{inputs.params.sample.n:,}", "alpha": f"{inputs.params.combine.alpha:g}",
+            "ceiling": floor_digits(inputs.ceiling, 3), "count": f"{len(inputs.label):,}", "score": inputs.score,
             "bands": f"95 % bootstrap intervals over images ({report.bootstrap:,} resamples)"}
 
 
@@ -107,14 +113,20 @@ def _facts(inputs: Inputs) -> str:
 
 
 def _wall_intro(shown: int, count: int) -> str:
-    every = f"All {count:,} evaluation images." if shown == count else f"{shown:,} of the {count:,} evaluation images, evenly spaced."
-    return html.escape(every)
+    return f"All {count:,} evaluation images." if shown == count else f"{shown:,} of the {count:,} images, evenly spaced."
+
+
+def _beyond(inputs: Inputs) -> str:
+    if inputs.radii[-1] <= inputs.ceiling:
+        return ""
+    return f" Certified accuracies beyond {floor_digits(inputs.ceiling, 3)} are zero by construction."
 
 
 def _table(inputs: Inputs) -> str:
     table = tables.trade_off(inputs)
     groups = {title: tables.radii_of(table, group) for group, title in tables.GROUPS.items()}
-    heads = "".join(f'<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>' for title, radii in groups.items())
+    heads = "".join(f"<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>"
+                    for title, radii in groups.items())
     columns = "".join(f"<th scope=col>{float(r):.2f}</th>" for radii in groups.values() for r in radii)
     live = "".join(f'<td data-live="{name}"></td>' for name in table.columns[1:])
     rows = "".join(_row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True))
@@ -133,12 +145,12 @@ def _reading(inputs: Inputs) -> str:
     values = height * width * channels
     radius = (inputs.reachable_radii or [inputs.ceiling])[0]
     common = _common(inputs)
-    by_entropy = ("it counts the noisy copies on which the certification network is sure of itself, with an entropy of at most "
-                  "<i>θ</i>, and lets it answer where these are provably the majority")
-    by_network = ("a third network scores every noisy copy, and the certification network answers where scores of at most "
-                  "<i>θ</i> are provably the majority")
+    by_entropy = ("it counts the noisy copies on which the certification network is sure of itself, with an entropy of "
+                  "at most <i>θ</i>, and lets it answer where these are provably the majority")
+    by_network = ("a third network scores every noisy copy, and the certification network answers where scores of at "
+                  "most <i>θ</i> are provably the majority")
     return Template(asset("reading.html")).substitute(
         common, sigma=f"{inputs.sigma:g}", selects=by_entropy if inputs.score == "entropy" else by_network,
-        example=f"{radius:g}", one=f"{255 * radius:.0f}", values=f"{values:,}", all=f"{255 * radius / math.sqrt(values):.2f} of 255",
-        confidence=f"{1 - inputs.params.combine.alpha:.12g}", shape=f"{width} × {height} pixels",
-        bands_sentence=common["bands"][0].upper() + common["bands"][1:])
+        example=f"{radius:g}", one=f"{255 * radius:.0f}", values=f"{values:,}",
+        all=f"{255 * radius / math.sqrt(values):.2f} of 255", shape=f"{width} × {height} pixels",
+        confidence=f"{1 - inputs.params.combine.alpha:.12g}")

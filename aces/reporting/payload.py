@@ -7,7 +7,7 @@ import pandas as pd
 
 from aces.counts import BINS, Round
 from aces.reporting import figures
-from aces.reporting.inputs import Inputs
+from aces.reporting.inputs import Inputs, working_point
 from aces.reporting.sprite import Sprite
 
 IMAGES = 1000  # on the wall at most
@@ -34,27 +34,24 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict:
     steps = shown_steps(len(inputs.thetas))
     curve, intervals = inputs.curve.iloc[steps], inputs.intervals.iloc[steps]
     thetas = inputs.thetas[steps]
+    start = working_point(curve, inputs.metrics["core"]["nac"])
     return {
         "n": inputs.params.sample.n, "count": len(inputs.label), "ceiling": inputs.ceiling, "score": inputs.score,
         "thetas": thetas.tolist(), "theta_digits": 2 if np.allclose(thetas * 100, np.rint(thetas * 100)) else 3,
-        "radii": inputs.radii, "start": starting_step(curve, inputs.reachable_radii),
+        "radii": inputs.radii, "start": start,
         "core": {"nac": inputs.metrics["core"]["nac"], "name": inputs.params.core.arch},
         "alone": {"name": f"{inputs.params.certify.arch}, {inputs.method}", **_metrics(inputs.alone, inputs.radii)},
-        "baseline": [{"sigma": row["sigma"], **_metrics(row, inputs.radii)} for row in inputs.varying_noise.to_dict("records")],
+        "baseline": [{"sigma": row["sigma"], **_metrics(row, inputs.radii)}
+                     for row in inputs.varying_noise.to_dict("records")],
         "entropy_selection": [_metrics(row, inputs.radii) for row in inputs.entropy_selection.to_dict("records")],
         "curve": _curve(curve, inputs.radii, "{}"),
         "bands": _bands(intervals, inputs.radii),
         "routes": [(inputs.rule.route[:, steps] == route).mean(axis=0).tolist() for route in range(4)],
         "profile": _profile(inputs, steps), "correctness": _correctness(inputs),
         "selection_radius": _selection_radius(inputs, steps), "ecdf": _ecdf(inputs, steps),
-        "classes": _class_names(inputs, shown), "images": _images(inputs, shown, steps, sprite),
+        "classes": _class_names(inputs, shown), "first": _typical(inputs, shown, thetas[start]),
+        "images": _images(inputs, shown, steps, sprite),
     }
-
-
-def starting_step(curve: pd.DataFrame, radii: list[float]) -> int:
-    """Where the slider stands at first: the largest sum of natural and certified accuracy at the smallest radius."""
-    metric = f"certified_accuracy@{radii[0]:g}" if radii else "nac"
-    return int((curve["nac"] + curve[metric]).to_numpy().argmax())
 
 
 def _metrics(row: dict, radii: list[float]) -> dict:
@@ -98,7 +95,8 @@ def _selection_radius(inputs: Inputs, steps: np.ndarray) -> dict:
 
 def _ecdf(inputs: Inputs, steps: np.ndarray) -> dict:
     frame = figures.ecdf(inputs)
-    return {"share": frame["p"].tolist(), "p_class": frame["p_class"].tolist(), "p_select": _encode(frame.iloc[:, 2 + steps].T, np.float32)}
+    return {"share": frame["p"].tolist(), "p_class": frame["p_class"].tolist(),
+            "p_select": _encode(frame.iloc[:, 2 + steps].T, np.float32)}
 
 
 def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
@@ -110,23 +108,28 @@ def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
 
 
 def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite) -> dict:
-    counts, rule = inputs.counts, inputs.rule
-    grid = np.ix_(shown, steps)
-    median = inputs.median_score[shown]
+    counts, rule, grid = inputs.counts, inputs.rule, np.ix_(shown, steps)
+    classes, scores = counts.classes[Round.BOUND][shown], counts.entropy[Round.BOUND][shown]
     return {
         "count": len(shown), "sprite": {"columns": sprite.columns, "rows": sprite.rows}, "bins": HISTOGRAM,
-        "first": int(np.abs(median - inputs.thetas[starting_step(inputs.curve, inputs.reachable_radii)]).argmin()),
         "index": inputs.evaluation.index[shown].tolist(), "label": inputs.label[shown].tolist(),
-        "core": inputs.core[shown].tolist(), "guess": counts.guess[shown].tolist(), "median": median.tolist(),
-        "draws": inputs.draws[shown].tolist(), "valid": (inputs.draws - counts.invalid[Round.BOUND])[shown].tolist(), "top": _top(counts.classes[Round.BOUND][shown]),
+        "core": inputs.core[shown].tolist(), "guess": counts.guess[shown].tolist(), "top": _top(classes),
+        "draws": inputs.draws[shown].tolist(), "valid": scores.sum(axis=1).tolist(),
+        "median": inputs.median_score[shown].tolist(),
         "p_class_share": inputs.p_class[shown].round(6).tolist(),
         "alone_radius": [_down(value) for value in inputs.smoothed.radius[shown]],
         "route": _encode(rule.route[grid], np.uint8), "radius": _encode(_float32_down(rule.radius[grid]), np.float32),
         "natural": _encode(inputs.natural[grid], np.int16), "selected": _encode(inputs.selected[grid], np.uint32),
         "p_select": _encode(_float32_down(rule.p_select[grid]), np.float32),
         "p_class": _encode(_float32_down(rule.p_class[grid]), np.float32),
-        "histogram": _encode(_coarse(counts.entropy[Round.BOUND][shown]), np.uint32), "joint": _encode(_coarse(counts.joint[shown]), np.uint32),
+        "histogram": _encode(_coarse(scores), np.uint32), "joint": _encode(_coarse(counts.joint[shown]), np.uint32),
     }
+
+
+def _typical(inputs: Inputs, shown: np.ndarray, theta: float) -> int:
+    """The image shown in detail at first: of those whose selection changes near theta, the one of the largest radius."""
+    near = np.abs(inputs.median_score[shown] - theta) <= 0.1
+    return int(np.where(near, inputs.smoothed.radius[shown], -1).argmax())
 
 
 def _top(classes: np.ndarray) -> list:

@@ -36,4 +36,5 @@ def make_sprite(images: np.ndarray) -> Sprite:
         sheet.paste(image, (place % columns * size[0], place // columns * size[1]))
     file = io.BytesIO()
     sheet.save(file, "WEBP", lossless=native, quality=80)
-    return Sprite(uri="data:image/webp;base64," + base64.b64encode(file.getvalue()).decode(), columns=columns, rows=rows, native=native)
+    uri = "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
+    return Sprite(uri=uri, columns=columns, rows=rows, native=native)

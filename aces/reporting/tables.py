@@ -8,7 +8,8 @@ import pandas as pd
 from aces.reporting.inputs import Inputs
 from aces.statistics import floor_digits
 
-GROUPS = {"certified_accuracy": "Certified accuracy at radius r", "selection_rate": "Certified selection rate at radius r"}
+GROUPS = {"certified_accuracy": "Certified accuracy at radius r",
+          "selection_rate": "Certified selection rate at radius r"}
 
 
 def write_tables(folder: Path, inputs: Inputs) -> None:
@@ -16,8 +17,8 @@ def write_tables(folder: Path, inputs: Inputs) -> None:
     table = trade_off(inputs)
     table.to_csv(folder / "tradeoff.csv", index=False)
     inputs.intervals.to_csv(folder / "intervals.csv", index=False)
-    (folder / "tradeoff.md").write_text(markdown(table))
-    (folder / "tradeoff.tex").write_text(latex(table, caption=caption(inputs)))
+    (folder / "tradeoff.md").write_text(markdown(table), encoding="utf-8")
+    (folder / "tradeoff.tex").write_text(latex(table, caption=caption(inputs)), encoding="utf-8")
 
 
 def trade_off(inputs: Inputs) -> pd.DataFrame:
@@ -29,8 +30,8 @@ def trade_off(inputs: Inputs) -> pd.DataFrame:
 def caption(inputs: Inputs) -> str:
     """What the numbers of the table are."""
     sample = inputs.params.sample
-    return (f"Natural accuracy (NAC), average certified radius (ACR), and certified accuracy and selection rate at various "
-            f"radii on {inputs.dataset} with $\\sigma={inputs.sigma:g}$ for a range of thresholds $\\theta$. "
+    return (f"Natural accuracy (NAC), average certified radius (ACR), and certified accuracy and selection rate at "
+            f"various radii on {inputs.dataset} with $\\sigma={inputs.sigma:g}$ for a range of thresholds $\\theta$. "
             f"Certification network: {inputs.params.certify.arch}, trained with {inputs.method}; core network: "
             f"{inputs.params.core.arch}; {len(inputs.label)} images, $n_0={sample.n0}$, $n={sample.n}$, "
             f"$\\alpha={inputs.params.combine.alpha:g}$.")
@@ -68,7 +69,8 @@ def latex(table: pd.DataFrame, *, caption: str) -> str:
         place += len(radii)
     left = [rf"\multirow{{2.6}}{{*}}{{{name}}}" for name in (r"$\theta$", "NAC", "ACR")]
     lines = [
-        r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{'c' * (place - 1)}}}", r"\toprule",
+        r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}",
+        rf"\begin{{tabular}}{{{'c' * (place - 1)}}}", r"\toprule",
         " & ".join(left + heads) + r" \\", " ".join(rules),
         " & ".join(["", "", ""] + [f"{float(r):.2f}" for radii in groups.values() for r in radii]) + r" \\", r"\midrule",
         *(" & ".join(row) + r" \\" for row in cells(table)), r"\bottomrule", r"\end{tabular}", r"\end{table}",

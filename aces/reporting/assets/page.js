@@ -61,5 +61,5 @@ buildWall();
 orderWall("entropy");
 update();
 charts.forEach(chart => chart.render());
-choose(images.first, false);
+choose(data.first, false);
 document.documentElement.dataset.ready = "yes";

@@ -39,6 +39,7 @@ function describe(i) {
 }
 
 function buildWall() {
+  if (N <= 120) wall.style.setProperty("--tile", "3.25rem");
   for (let i = 0; i < N; i++) {
     const picture = element("span", {class: "thumb"});
     place(picture, i);
@@ -124,7 +125,7 @@ function drawDetail() {
   const selected = perImage.selected(i)[t], radius = perImage.radius(i)[t];
   byId("detail-answer").replaceChildren("ACES: ", verdict(prediction(i, t), i), element("br"),
     element("small", {}, `${route.who}, radius `, element("span", {"data-own": "radius"}, downwards(radius))));
-  const votes = images.top[i].map(([id, count]) => `${className(id)} ${percent(count / draws)}\u00a0%`).join(", ");
+  const votes = images.top[i].map(([id, count]) => `${className(id)}: ${percent(count / draws)}\u00a0%`).join(", ");
   const rows = [
     ["core", "core network", verdict(images.core[i], i)],
     ["guess", "certification network", verdict(images.guess[i], i)],
