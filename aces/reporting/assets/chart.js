@@ -7,7 +7,8 @@ const downwards = (value, digits = 3) => (Math.floor(value * 10 ** digits + 1e-9
 const byId = id => document.getElementById(id);
 
 function decode(Type, text) {
-  const characters = atob(text), bytes = new Uint8Array(characters.length);
+  const characters = atob(text),
+    bytes = new Uint8Array(characters.length);
   for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
   return new Type(bytes.buffer);
 }
@@ -23,17 +24,18 @@ function element(name, attributes = {}, ...children) {
 // Every actor has a colour and a shape, so that neither has to be told apart by colour alone.
 const SHAPES = {
   circle: s => `M${-s} 0A${s} ${s} 0 1 0 ${s} 0A${s} ${s} 0 1 0 ${-s} 0Z`,
-  square: s => `M${-s * .88} ${-s * .88}H${s * .88}V${s * .88}H${-s * .88}Z`,
-  triangle: s => `M0 ${-s * 1.15}L${s * 1.1} ${s * .85}H${-s * 1.1}Z`,
+  square: s => `M${-s * 0.88} ${-s * 0.88}H${s * 0.88}V${s * 0.88}H${-s * 0.88}Z`,
+  triangle: s => `M0 ${-s * 1.15}L${s * 1.1} ${s * 0.85}H${-s * 1.1}Z`,
   diamond: s => `M0 ${-s * 1.2}L${s * 1.2} 0L0 ${s * 1.2}L${-s * 1.2} 0Z`,
-  down: s => `M0 ${s * 1.15}L${s * 1.1} ${-s * .85}H${-s * 1.1}Z`,
-  bar: s => `M${-s} ${-s * .4}H${s}V${s * .4}H${-s}Z`,
+  down: s => `M0 ${s * 1.15}L${s * 1.1} ${-s * 0.85}H${-s * 1.1}Z`,
+  bar: s => `M${-s} ${-s * 0.4}H${s}V${s * 0.4}H${-s}Z`,
   cross: s => `M${-s} ${-s}L${s} ${s}M${s} ${-s}L${-s} ${s}`,
 };
 
 function ticks(low, high, wanted = 5) {
-  const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(s => s >= rough * .999) ?? 10 * power;
+  const rough = (high - low) / wanted,
+    power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(s => s >= rough * 0.999) ?? 10 * power;
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
   return found;
@@ -44,7 +46,9 @@ class Chart {
   constructor(host, spec) {
     Object.assign(this, {host, spec});
     if (spec.pick) this.#listen();
-    new ResizeObserver(() => { if (host.clientWidth !== this.width) this.render(); }).observe(host);
+    new ResizeObserver(() => {
+      if (host.clientWidth !== this.width) this.render();
+    }).observe(host);
   }
 
   render() {
@@ -52,9 +56,10 @@ class Chart {
     this.width = this.host.clientWidth;
     if (!this.width) return;
     this.margin = {left: 40, right: 12, top: 20, bottom: 40, ...this.spec.margin};
-    const {left, right, top, bottom} = this.margin, width = this.width;
-    this.X = value => left + (value - x.low) / (x.high - x.low) * (width - left - right);
-    this.Y = value => height - bottom - (value - y.low) / (y.high - y.low) * (height - top - bottom);
+    const {left, right, top, bottom} = this.margin,
+      width = this.width;
+    this.X = value => left + ((value - x.low) / (x.high - x.low)) * (width - left - right);
+    this.Y = value => height - bottom - ((value - y.low) / (y.high - y.low)) * (height - top - bottom);
     this.svg = element("svg", {viewBox: `0 0 ${width} ${height}`, role: "img"});
     this.layer = this.svg;
     this.#axes(x, y, width, height);
@@ -72,7 +77,8 @@ class Chart {
   }
 
   #axes(x, y, width, height) {
-    const {left, right, top, bottom} = this.margin, base = height - bottom;
+    const {left, right, top, bottom} = this.margin,
+      base = height - bottom;
     for (const value of y.ticks ?? ticks(y.low, y.high, Math.max(2, Math.round((height - top - bottom) / 45)))) {
       this.add("line", {class: "grid", x1: left, x2: width - right, y1: this.Y(value), y2: this.Y(value)});
       this.text(left - 8, this.Y(value) + 4, y.format(value), {"text-anchor": "end"});
@@ -86,69 +92,109 @@ class Chart {
     if (y.label) this.text(0, 9, y.label);
   }
 
-  add(name, attributes, ...children) { return this.layer.appendChild(element(name, attributes, ...children)); }
-  text(x, y, words, attributes = {}) { return this.add("text", {x, y, ...attributes}, words); }
+  add(name, attributes, ...children) {
+    return this.layer.appendChild(element(name, attributes, ...children));
+  }
+  text(x, y, words, attributes = {}) {
+    return this.add("text", {x, y, ...attributes}, words);
+  }
 
   line(xs, ys, colour, attributes = {}) {
     const points = Array.from(xs, (x, i) => `${this.X(x).toFixed(2)},${this.Y(ys[i]).toFixed(2)}`).join(" ");
-    return this.add("polyline", {points, fill: "none", stroke: colour, "stroke-width": 2, "stroke-linejoin": "round", ...attributes});
+    return this.add("polyline", {
+      points,
+      fill: "none",
+      stroke: colour,
+      "stroke-width": 2,
+      "stroke-linejoin": "round",
+      ...attributes,
+    });
   }
 
   band(xs, lows, highs, colour) {
     const edge = ys => Array.from(xs, (x, i) => `${this.X(x).toFixed(2)} ${this.Y(ys[i]).toFixed(2)}`);
-    this.add("path", {d: `M${edge(lows).concat(edge(highs).reverse()).join("L")}Z`, fill: colour, opacity: .14});
+    this.add("path", {d: `M${edge(lows).concat(edge(highs).reverse()).join("L")}Z`, fill: colour, opacity: 0.14});
   }
 
   mark(shape, x, y, colour, size = 5.5) {
-    const stroke = shape === "cross" ? {stroke: colour, "stroke-width": 1.8} : {fill: colour, stroke: "#fff", "stroke-width": 1.2};
-    return this.add("path", {d: SHAPES[shape](size), transform: `translate(${this.X(x).toFixed(2)} ${this.Y(y).toFixed(2)})`, ...stroke});
+    const stroke =
+      shape === "cross" ? {stroke: colour, "stroke-width": 1.8} : {fill: colour, stroke: "#fff", "stroke-width": 1.2};
+    return this.add("path", {
+      d: SHAPES[shape](size),
+      transform: `translate(${this.X(x).toFixed(2)} ${this.Y(y).toFixed(2)})`,
+      ...stroke,
+    });
   }
 
   // The working point, with its intervals as whiskers.
   point(x, y, colour, xInterval, yInterval) {
-    const whisker = {stroke: colour, "stroke-width": 1.2, opacity: .8};
-    if (xInterval) this.add("line", {x1: this.X(xInterval[0]), x2: this.X(xInterval[1]), y1: this.Y(y), y2: this.Y(y), ...whisker});
-    if (yInterval) this.add("line", {x1: this.X(x), x2: this.X(x), y1: this.Y(yInterval[0]), y2: this.Y(yInterval[1]), ...whisker});
+    const whisker = {stroke: colour, "stroke-width": 1.2, opacity: 0.8};
+    if (xInterval)
+      this.add("line", {x1: this.X(xInterval[0]), x2: this.X(xInterval[1]), y1: this.Y(y), y2: this.Y(y), ...whisker});
+    if (yInterval)
+      this.add("line", {x1: this.X(x), x2: this.X(x), y1: this.Y(yInterval[0]), y2: this.Y(yInterval[1]), ...whisker});
     this.add("circle", {cx: this.X(x), cy: this.Y(y), r: 7, fill: "#fff", stroke: colour, "stroke-width": 3});
   }
 
   // A vertical line at x, named at its head.
   rule(x, words) {
-    const {top, bottom} = this.margin, height = this.spec.height ?? 250, right = this.X(x) > this.width * .72;
-    this.add("line", {x1: this.X(x), x2: this.X(x), y1: top - 4, y2: height - bottom, stroke: "#1c2126", "stroke-dasharray": "2 3"});
+    const {top, bottom} = this.margin,
+      height = this.spec.height ?? 250,
+      right = this.X(x) > this.width * 0.72;
+    this.add("line", {
+      x1: this.X(x),
+      x2: this.X(x),
+      y1: top - 4,
+      y2: height - bottom,
+      stroke: "#1c2126",
+      "stroke-dasharray": "2 3",
+    });
     this.text(this.X(x) + (right ? -5 : 5), top + 5, words, {class: "strong", "text-anchor": right ? "end" : "start"});
   }
 
   #listen() {
     this.host.classList.add("drag");
     const pick = event => {
-      const box = this.svg.getBoundingClientRect(), scale = this.width / box.width;
+      const box = this.svg.getBoundingClientRect(),
+        scale = this.width / box.width;
       this.spec.pick(this, (event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
     };
-    this.host.addEventListener("pointerdown", event => { this.host.setPointerCapture(event.pointerId); pick(event); });
-    this.host.addEventListener("pointermove", event => { if (event.buttons & 1) pick(event); });
+    this.host.addEventListener("pointerdown", event => {
+      this.host.setPointerCapture(event.pointerId);
+      pick(event);
+    });
+    this.host.addEventListener("pointermove", event => {
+      if (event.buttons & 1) pick(event);
+    });
   }
 }
 
 // The step whose point on a curve lies nearest to the pointer; ties and crossings stay close to the current step.
 function nearest(chart, xs, ys, px, py, current) {
-  let best = current, least = Infinity;
+  let best = current,
+    least = Infinity;
   for (let t = 0; t < xs.length; t++) {
-    const distance = (chart.X(xs[t]) - px) ** 2 + (chart.Y(ys[t]) - py) ** 2 + Math.abs(t - current) * .01;
+    const distance = (chart.X(xs[t]) - px) ** 2 + (chart.Y(ys[t]) - py) ** 2 + Math.abs(t - current) * 0.01;
     if (distance < least) [best, least] = [t, distance];
   }
   return best;
 }
 
 function icon(shape, colour, line) {
-  const svg = element("svg", {width: line ? 30 : 14, height: 14, "aria-hidden": "true"}), middle = line ? 15 : 7;
-  if (line) svg.append(element("line", {x1: 1, x2: 29, y1: 7, y2: 7, stroke: colour, "stroke-width": 2.2, "stroke-dasharray": line}));
+  const svg = element("svg", {width: line ? 30 : 14, height: 14, "aria-hidden": "true"}),
+    middle = line ? 15 : 7;
+  if (line)
+    svg.append(
+      element("line", {x1: 1, x2: 29, y1: 7, y2: 7, stroke: colour, "stroke-width": 2.2, "stroke-dasharray": line}),
+    );
   const stroke = shape === "cross" ? {stroke: colour, "stroke-width": 2} : {fill: colour};
   if (shape) svg.append(element("path", {d: SHAPES[shape](4.8), transform: `translate(${middle} 7)`, ...stroke}));
   return svg;
 }
 
-function extent(values, pad = .04) {
-  const low = Math.min(...values), high = Math.max(...values), room = Math.max((high - low) * pad, .01);
+function extent(values, pad = 0.04) {
+  const low = Math.min(...values),
+    high = Math.max(...values),
+    room = Math.max((high - low) * pad, 0.01);
   return [low - room, high + room];
 }

@@ -2,73 +2,156 @@
 
 // ---- the trade-off
 
-const everyNac = [...curve.nac, ...bands.nac.flat(), data.core.nac, data.alone.nac, ...data.baseline.map(b => b.nac), ...data.entropy_selection.map(e => e.nac)];
+const everyNac = [
+  ...curve.nac,
+  ...bands.nac.flat(),
+  data.core.nac,
+  data.alone.nac,
+  ...data.baseline.map(b => b.nac),
+  ...data.entropy_selection.map(e => e.nac),
+];
 const [nacLow, nacHigh] = extent(everyNac).map(v => Math.min(1, Math.max(0, v)));
 const nacAxis = percentAxis(nacLow, nacHigh, "natural accuracy, %");
 const reachable = radii.map((r, k) => k).filter(k => radii[k] > 0 && radii[k] <= data.ceiling);
-const certifiedHigh = Math.max(.05, ...reachable.flatMap(k => [...bands.certified_accuracy[k][1], data.alone.certified_accuracy[k],
-  ...data.baseline.map(b => b.certified_accuracy[k])])) * 1.05;
+const certifiedHigh =
+  Math.max(
+    0.05,
+    ...reachable.flatMap(k => [
+      ...bands.certified_accuracy[k][1],
+      data.alone.certified_accuracy[k],
+      ...data.baseline.map(b => b.certified_accuracy[k]),
+    ]),
+  ) * 1.05;
 
 // ACES between its two networks, and the baselines, with `values` (one for each theta) upwards.
 function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection, ceiling, name, format}) {
   return add(charts, host, {
-    x: nacAxis, y: axis,
+    x: nacAxis,
+    y: axis,
     draw(chart) {
       if (ceiling !== undefined) {
-        chart.add("line", {x1: chart.margin.left, x2: chart.width - chart.margin.right, y1: chart.Y(ceiling), y2: chart.Y(ceiling), stroke: "#57606a", "stroke-dasharray": "6 4"});
+        chart.add("line", {
+          x1: chart.margin.left,
+          x2: chart.width - chart.margin.right,
+          y1: chart.Y(ceiling),
+          y2: chart.Y(ceiling),
+          stroke: "#57606a",
+          "stroke-dasharray": "6 4",
+        });
         chart.text(chart.margin.left + 6, chart.Y(ceiling) + 15, `ceiling ${downwards(ceiling)}`);
       }
       chart.band(curve.nac, interval[0], interval[1], COLOUR.aces);
       if (data.baseline.length) {
-        chart.line(data.baseline.map(b => b.nac), baseline, COLOUR.baseline, {"stroke-dasharray": "1.5 4", "stroke-linecap": "round"});
-        data.baseline.forEach((b, k) => chart.mark("diamond", b.nac, baseline[k], COLOUR.baseline, 4).append(
-          element("title", {}, `certification network evaluated at σ = ${b.sigma}`)));
+        chart.line(
+          data.baseline.map(b => b.nac),
+          baseline,
+          COLOUR.baseline,
+          {"stroke-dasharray": "1.5 4", "stroke-linecap": "round"},
+        );
+        data.baseline.forEach((b, k) =>
+          chart
+            .mark("diamond", b.nac, baseline[k], COLOUR.baseline, 4)
+            .append(element("title", {}, `certification network evaluated at σ = ${b.sigma}`)),
+        );
       }
-      if (otherSelection.length) chart.line(data.entropy_selection.map(e => e.nac), otherSelection, COLOUR.aces, {"stroke-width": 1.4, "stroke-dasharray": "5 4"});
+      if (otherSelection.length)
+        chart.line(
+          data.entropy_selection.map(e => e.nac),
+          otherSelection,
+          COLOUR.aces,
+          {"stroke-width": 1.4, "stroke-dasharray": "5 4"},
+        );
       chart.line(curve.nac, values, COLOUR.aces, {"stroke-width": 2.4});
       chart.mark("square", data.core.nac, 0, COLOUR.core, 6);
       chart.mark("triangle", data.alone.nac, alone, COLOUR.certify, 6);
     },
     move(chart) {
       const t = state.step;
-      chart.point(curve.nac[t], values[t], COLOUR.aces, [bands.nac[0][t], bands.nac[1][t]], [interval[0][t], interval[1][t]]);
-      return `${name} over natural accuracy. At θ = ${theta()}: ${format(values[t])} at natural accuracy ${percent(curve.nac[t])} %. ` +
-        `Core network: 0 at ${percent(data.core.nac)} %. Certification network alone: ${format(alone)} at ${percent(data.alone.nac)} %.`;
+      chart.point(
+        curve.nac[t],
+        values[t],
+        COLOUR.aces,
+        [bands.nac[0][t], bands.nac[1][t]],
+        [interval[0][t], interval[1][t]],
+      );
+      return (
+        `${name} over natural accuracy. At θ = ${theta()}: ${format(values[t])} at natural accuracy ${percent(curve.nac[t])} %. ` +
+        `Core network: 0 at ${percent(data.core.nac)} %. Certification network alone: ${format(alone)} at ${percent(data.alone.nac)} %.`
+      );
     },
     pick: (chart, x, y) => setStep(nearest(chart, curve.nac, values, x, y, state.step)),
   });
 }
 
 for (const k of reachable) {
-  const value = element("b"), host = element("div", {class: "chart"});
+  const value = element("b"),
+    host = element("div", {class: "chart"});
   byId("panels").append(element("div", {class: "panel"}, element("h3", {}, `r = ${radii[k]}`, value), host));
   tradeOff(host, {
-    values: curve.certified_accuracy[k], interval: bands.certified_accuracy[k], alone: data.alone.certified_accuracy[k],
-    baseline: data.baseline.map(b => b.certified_accuracy[k]), otherSelection: data.entropy_selection.map(e => e.certified_accuracy[k]), axis: percentAxis(0, certifiedHigh, "certified accuracy, %"),
-    name: `Certified accuracy at radius ${radii[k]}`, format: v => `${percent(v)} %`,
+    values: curve.certified_accuracy[k],
+    interval: bands.certified_accuracy[k],
+    alone: data.alone.certified_accuracy[k],
+    baseline: data.baseline.map(b => b.certified_accuracy[k]),
+    otherSelection: data.entropy_selection.map(e => e.certified_accuracy[k]),
+    axis: percentAxis(0, certifiedHigh, "certified accuracy, %"),
+    name: `Certified accuracy at radius ${radii[k]}`,
+    format: v => `${percent(v)} %`,
   }).value = value;
 }
 const beyond = radii.filter(r => r > data.ceiling);
 if (beyond.length) {
   byId("unreachable").hidden = false;
-  byId("unreachable").textContent = `No figure for r = ${beyond.join(", ")}: with n = ${data.n.toLocaleString("en")} draws no radius can exceed ${downwards(data.ceiling)}.`;
+  byId("unreachable").textContent =
+    `No figure for r = ${beyond.join(", ")}: with n = ${data.n.toLocaleString("en")} draws no radius can exceed ${downwards(data.ceiling)}.`;
 }
 
 tradeOff(byId("acr-chart"), {
-  values: curve.acr, interval: bands.acr, alone: data.alone.acr, baseline: data.baseline.map(b => b.acr), otherSelection: data.entropy_selection.map(e => e.acr), ceiling: data.ceiling,
-  axis: {low: 0, high: Math.max(data.ceiling, ...data.baseline.map(b => b.acr)) * 1.06, label: "average certified radius", format: v => +v.toFixed(3)},
-  name: "Average certified radius", format: v => downwards(v),
+  values: curve.acr,
+  interval: bands.acr,
+  alone: data.alone.acr,
+  baseline: data.baseline.map(b => b.acr),
+  otherSelection: data.entropy_selection.map(e => e.acr),
+  ceiling: data.ceiling,
+  axis: {
+    low: 0,
+    high: Math.max(data.ceiling, ...data.baseline.map(b => b.acr)) * 1.06,
+    label: "average certified radius",
+    format: v => +v.toFixed(3),
+  },
+  name: "Average certified radius",
+  format: v => downwards(v),
 });
 
 add(charts, "profile-chart", {
-  x: {low: 0, high: data.profile.radius.at(-1), label: "radius r", format: v => +v.toFixed(3)}, y: percentAxis(0, 1, "certified accuracy, %"),
-  draw: chart => chart.line(data.profile.radius, data.profile.alone, COLOUR.certify, {"stroke-dasharray": "6 3", "stroke-width": 1.6}),
+  x: {low: 0, high: data.profile.radius.at(-1), label: "radius r", format: v => +v.toFixed(3)},
+  y: percentAxis(0, 1, "certified accuracy, %"),
+  draw: chart =>
+    chart.line(data.profile.radius, data.profile.alone, COLOUR.certify, {
+      "stroke-dasharray": "6 3",
+      "stroke-width": 1.6,
+    }),
   move(chart) {
-    const row = perTheta.profile(state.step), {radius} = data.profile;
-    chart.band(radius, radius.map(() => 0), row, COLOUR.aces);
+    const row = perTheta.profile(state.step),
+      {radius} = data.profile;
+    chart.band(
+      radius,
+      radius.map(() => 0),
+      row,
+      COLOUR.aces,
+    );
     chart.line(radius, row, COLOUR.aces, {"stroke-width": 2.4});
-    chart.text(chart.width - chart.margin.right, chart.margin.top + 8, `ACES, area ${downwards(curve.acr[state.step])}`, {class: "strong", "text-anchor": "end"});
-    chart.text(chart.width - chart.margin.right, chart.margin.top + 26, `certification network alone, ${downwards(data.alone.acr)}`, {"text-anchor": "end"});
+    chart.text(
+      chart.width - chart.margin.right,
+      chart.margin.top + 8,
+      `ACES, area ${downwards(curve.acr[state.step])}`,
+      {class: "strong", "text-anchor": "end"},
+    );
+    chart.text(
+      chart.width - chart.margin.right,
+      chart.margin.top + 26,
+      `certification network alone, ${downwards(data.alone.acr)}`,
+      {"text-anchor": "end"},
+    );
     return `Certified accuracy over the radius at θ = ${theta()}: ${percent(row[0])} % at r = 0, falling to 0 at the ceiling of ${downwards(data.ceiling)}.`;
   },
 });
@@ -80,8 +163,12 @@ legend("legend", [
   {icon: icon(null, COLOUR.aces, "30 0"), words: ["ACES, one point for each θ"]},
   {icon: icon("square", COLOUR.core), words: [`core network, ${data.core.name}`]},
   {icon: icon("triangle", COLOUR.certify), words: [`certification network alone, ${data.alone.name}`]},
-  ...data.baseline.length ? [{icon: icon("diamond", COLOUR.baseline, "1.5 4"), words: ["the same network at other noise levels"]}] : [],
-  ...data.entropy_selection.length ? [{icon: icon(null, COLOUR.aces, "5 4"), words: ["ACES selecting by entropy"]}] : [],
+  ...(data.baseline.length
+    ? [{icon: icon("diamond", COLOUR.baseline, "1.5 4"), words: ["the same network at other noise levels"]}]
+    : []),
+  ...(data.entropy_selection.length
+    ? [{icon: icon(null, COLOUR.aces, "5 4"), words: ["ACES selecting by entropy"]}]
+    : []),
 ]);
 
 // ---- the selection
@@ -89,17 +176,32 @@ legend("legend", [
 const binEdges = data.correctness.certified.map((_, k, all) => k / all.length);
 const tallest = Math.max(...data.correctness.certified.map((c, k) => c + data.correctness.other[k]));
 add(charts, "correctness-chart", {
-  x: {low: 0, high: 1, label: `median ${data.score}`, format: v => +v.toFixed(2)}, y: {low: 0, high: tallest * 1.12, label: "images", format: v => Math.round(v)},
+  x: {low: 0, high: 1, label: `median ${data.score}`, format: v => +v.toFixed(2)},
+  y: {low: 0, high: tallest * 1.12, label: "images", format: v => Math.round(v)},
   pick: (chart, x) => setStep(stepAt(chart, x)),
   draw(chart) {
-    const {certified, other} = data.correctness, width = chart.X(binEdges[1]) - chart.X(0) - 1;
+    const {certified, other} = data.correctness,
+      width = chart.X(binEdges[1]) - chart.X(0) - 1;
     binEdges.forEach((edge, k) => {
-      const base = {x: chart.X(edge) + .5, width};
-      chart.add("rect", {...base, y: chart.Y(certified[k]), height: chart.Y(0) - chart.Y(certified[k]), fill: COLOUR.certify});
-      chart.add("rect", {...base, y: chart.Y(certified[k] + other[k]), height: chart.Y(0) - chart.Y(other[k]), fill: "#c9ced4"});
+      const base = {x: chart.X(edge) + 0.5, width};
+      chart.add("rect", {
+        ...base,
+        y: chart.Y(certified[k]),
+        height: chart.Y(0) - chart.Y(certified[k]),
+        fill: COLOUR.certify,
+      });
+      chart.add("rect", {
+        ...base,
+        y: chart.Y(certified[k] + other[k]),
+        height: chart.Y(0) - chart.Y(other[k]),
+        fill: "#c9ced4",
+      });
     });
     const key = chart.width - chart.margin.right;
-    chart.text(key, chart.margin.top + 22, "certified correctly", {"text-anchor": "end", style: "fill:#00694c;font-weight:600"});
+    chart.text(key, chart.margin.top + 22, "certified correctly", {
+      "text-anchor": "end",
+      style: "fill:#00694c;font-weight:600",
+    });
     chart.text(key, chart.margin.top + 38, "all others", {"text-anchor": "end"});
   },
   move(chart) {
@@ -108,28 +210,55 @@ add(charts, "correctness-chart", {
   },
 });
 
-const {percentile} = data.selection_radius, faint = [.1, .3, .5, .7, .9].map(v => thetas.findIndex(theta => theta >= v - 1e-9));
+const {percentile} = data.selection_radius,
+  faint = [0.1, 0.3, 0.5, 0.7, 0.9].map(v => thetas.findIndex(theta => theta >= v - 1e-9));
 add(charts, "selection-chart", {
-  x: {low: 0, high: 100, label: "percentile of images", format: v => v}, y: {low: -data.selection_radius.ceiling * 1.05, high: data.selection_radius.ceiling * 1.05, label: "selection radius", format: v => +v.toFixed(2)},
-  draw: chart => faint.forEach(t => chart.line(percentile, perTheta.selectionRadius(t), "#c9ced4", {"stroke-width": 1.2})),
+  x: {low: 0, high: 100, label: "percentile of images", format: v => v},
+  y: {
+    low: -data.selection_radius.ceiling * 1.05,
+    high: data.selection_radius.ceiling * 1.05,
+    label: "selection radius",
+    format: v => +v.toFixed(2),
+  },
+  draw: chart =>
+    faint.forEach(t => chart.line(percentile, perTheta.selectionRadius(t), "#c9ced4", {"stroke-width": 1.2})),
   move(chart) {
     chart.line(percentile, perTheta.selectionRadius(state.step), COLOUR.aces, {"stroke-width": 2.4});
-    chart.text(chart.width - chart.margin.right, chart.Y(0) + 16, `θ = ${theta()}`, {class: "strong", "text-anchor": "end"});
+    chart.text(chart.width - chart.margin.right, chart.Y(0) + 16, `θ = ${theta()}`, {
+      class: "strong",
+      "text-anchor": "end",
+    });
     chart.text(chart.margin.left + 6, chart.margin.top + 6, "certification network ↑");
-    chart.text(chart.width - chart.margin.right, chart.Y(chart.spec.y.low) - 8, "core network ↓", {"text-anchor": "end"});
+    chart.text(chart.width - chart.margin.right, chart.Y(chart.spec.y.low) - 8, "core network ↓", {
+      "text-anchor": "end",
+    });
     return `Radius of the selection over the percentile of images, at θ = ${theta()}.`;
   },
 });
 
 add(charts, "ecdf-chart", {
-  x: {low: .5, high: 1, label: "share of draws p", format: v => +v.toFixed(2)}, y: percentAxis(0, 1, "images with a share of at most p, %"),
+  x: {low: 0.5, high: 1, label: "share of draws p", format: v => +v.toFixed(2)},
+  y: percentAxis(0, 1, "images with a share of at most p, %"),
   draw: chart => chart.line(data.ecdf.share, data.ecdf.p_class, COLOUR.certify, {"stroke-dasharray": "6 3"}),
   move(chart) {
     chart.line(data.ecdf.share, perTheta.ecdf(state.step), COLOUR.aces, {"stroke-width": 2.4});
     const label = (y, index, words, colour, line) => {
-      chart.add("line", {x1: chart.X(.515), x2: chart.X(.515) + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 2.4, "stroke-dasharray": line});
-      chart.text(chart.X(.515) + 30, y, "").append(element("tspan", {"font-style": "italic"}, "p"),
-        element("tspan", {"font-size": 9, dy: 3}, index), element("tspan", {dy: -3}, words));
+      chart.add("line", {
+        x1: chart.X(0.515),
+        x2: chart.X(0.515) + 24,
+        y1: y - 4,
+        y2: y - 4,
+        stroke: colour,
+        "stroke-width": 2.4,
+        "stroke-dasharray": line,
+      });
+      chart
+        .text(chart.X(0.515) + 30, y, "")
+        .append(
+          element("tspan", {"font-style": "italic"}, "p"),
+          element("tspan", {"font-size": 9, dy: 3}, index),
+          element("tspan", {dy: -3}, words),
+        );
     };
     label(chart.margin.top + 12, "A", " of the class", COLOUR.certify, "6 3");
     label(chart.margin.top + 30, "S", ` of the selection at θ = ${theta()}`, COLOUR.aces, "24 0");
