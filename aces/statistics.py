@@ -19,8 +19,8 @@ def lower_bound(k, n, *, alpha) -> np.ndarray:
     One-sided Clopper and Pearson (1934): the p at which k or more successes have probability alpha; 0 at k = 0.
     """
     k, n, alpha = _checked(k, n, alpha)
-    if k.size > n.max(initial=0) and n.min() == n.max() and alpha.min() == alpha.max():
-        return _tabulated(k, int(n.flat[0]), float(alpha.flat[0]))
+    if _same(alpha) and _worth_a_table(k, n):
+        return _tabulated(lambda k: _clopper_pearson(k, n.flat[0], alpha.flat[0]), k, n.flat[0])
     return _clopper_pearson(k, n, alpha)
 
 
@@ -50,8 +50,9 @@ def max_radius(n, *, sigma, alpha) -> np.ndarray:
 def two_sided_p_value(k, n) -> np.ndarray:
     """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2 as k."""
     k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
-    larger = np.maximum(k, n - k)
-    return np.minimum(1.0, 2.0 * betainc(np.maximum(larger, 1), n - larger + 1.0, 0.5)) * (n > 0) + (n == 0)
+    if _worth_a_table(k, n):
+        return _tabulated(lambda k: _two_tails(k, n.flat[0]), k, n.flat[0])
+    return _two_tails(k, n)
 
 
 def is_majority(k, n, *, alpha) -> np.ndarray:
@@ -83,12 +84,26 @@ def _checked(k, n, alpha) -> list[np.ndarray]:
 
 
 def _clopper_pearson(k, n, alpha):
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1.0, alpha), 0.0)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1.0, alpha), 0.0)[()]
 
 
-def _tabulated(k, n: int, alpha: float):
-    """The same bounds, each computed once for all equal k: inverting the beta function is what costs."""
+def _two_tails(k, n):
+    larger = np.maximum(k, n - k)
+    tail = betainc(np.maximum(larger, 1), n - larger + 1.0, 0.5)  # P[at least `larger` of n]
+    return np.where(n > 0, np.minimum(1.0, 2.0 * tail), 1.0)[()]
+
+
+def _same(values: np.ndarray) -> bool:
+    return values.size > 0 and values.min() == values.max()
+
+
+def _worth_a_table(k: np.ndarray, n: np.ndarray) -> bool:
+    return k.size >= 1000 and _same(n) and n.flat[0] <= 100 * k.size
+
+
+def _tabulated(function, k: np.ndarray, n: int) -> np.ndarray:
+    """function(k), computed once for all equal k in 0..n: the beta function is what costs."""
     needed = np.flatnonzero(np.bincount(k.ravel(), minlength=n + 1))
     table = np.zeros(n + 1)
-    table[needed] = _clopper_pearson(needed, n, alpha)
+    table[needed] = function(needed)
     return table[k]
