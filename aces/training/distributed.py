@@ -32,6 +32,8 @@ def join(device: torch.device) -> Group:
     """The processes torchrun started, or this one alone."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return Group()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
