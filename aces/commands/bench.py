@@ -1,0 +1,79 @@
+"""`aces bench`: what this machine can do, as ratios within one run."""
+
+import argparse
+import json
+from pathlib import Path
+
+from aces.console import console
+from aces.errors import InputError
+
+EXAMPLE = "aces bench sampler --network cifar_resnet110"
+SECTIONS = ("sampler", "rule", "training")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all, if none is named")
+    parser.add_argument("--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="each way of sampling in each repeat (default 3)")
+    parser.add_argument("--repeats", type=int, default=5, help="of which the median counts (default 5)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default auto)")
+    parser.add_argument("--workers", type=int, help="of the sampler (default one a core)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures to a JSON file")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    unknown = [section for section in args.sections if section not in SECTIONS]
+    if unknown:
+        raise InputError(f"section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
+    if args.seconds <= 0 or args.repeats < 1:
+        raise InputError(f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds, and 1 repeat or more")
+    figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS}
+    if args.out is not None:
+        args.out.write_text(json.dumps(figures, indent=2) + "\n")
+    if args.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for section, found in figures.items():
+            console.print(SUMMARIES[section](found), markup=False, soft_wrap=True)
+    return 0
+
+
+def _measure_sampler(args: argparse.Namespace) -> dict:
+    from aces.sampling.bench import measure_sampler
+
+    return measure_sampler(network=args.network, seconds=args.seconds, repeats=args.repeats, device=args.device,
+                           workers=args.workers)
+
+
+def _measure_rule(args: argparse.Namespace) -> dict:
+    from aces.bench_rule import measure_rule
+
+    return measure_rule(args.repeats)
+
+
+def _measure_training(args: argparse.Namespace) -> dict:
+    from aces.training.bench import measure_training
+
+    return measure_training(args.repeats)
+
+
+def _sampler_summary(found: dict) -> str:
+    speeds = "\n".join(f"  {name:20} {speed:10,.0f} draws/s" for name, speed in found["draws_per_second"].items())
+    return (f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n{speeds}\n"
+            f"  {found['sampler_over_reference']:.2f} times the reference way, {found['sampler_over_forward']:.2f} of the best "
+            "forward pass")
+
+
+def _rule_summary(found: dict) -> str:
+    return (f"rule, {found['images']} images, {found['thetas']:,} thetas: {found['seconds']:.2f} s, "
+            f"{found['ratio']:,.0f} times a loop over them; the answers {'agree' if found['agree'] else 'DIFFER'}")
+
+
+def _training_summary(found: dict) -> str:
+    return (f"training: {found['images_per_second']:,.0f} images/s, {found['work']:.0%} of the time in the network "
+            f"(forward {found['forward']:.0%}, backward {found['backward']:.0%}, optimizer {found['optimizer']:.0%})")
+
+
+MEASURES = {"sampler": _measure_sampler, "rule": _measure_rule, "training": _measure_training}
+SUMMARIES = {"sampler": _sampler_summary, "rule": _rule_summary, "training": _training_summary}
