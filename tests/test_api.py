@@ -216,8 +216,7 @@ def test_results_read_well():
 def test_importing_aces_does_not_import_torch():
     import subprocess
     import sys
-    code = "import aces, sys; assert 'torch' not in sys.modules; aces.ACES; assert 'torch' in sys.modules and 'mlflow' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", "import aces, sys; assert 'torch' not in sys.modules"], check=True)
 
 
 # ---------------------------------------------------------------- save and load

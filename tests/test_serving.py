@@ -37,9 +37,9 @@ def registered(tmp_path_factory):
     mlflow.create_experiment("aces", artifact_location=(folder / "artifacts").as_uri())
     mlflow.set_experiment("aces")
     digits_model().save(folder / "model")
-    for _ in range(2):
-        with mlflow.start_run():
-            log_model(folder / "model", dataset="digits", n0=50, n=N)
+    with mlflow.start_run():
+        first = log_model(folder / "model", dataset="digits", n0=50, n=N)
+    mlflow.register_model(first.model_uri, "aces-digits")
     yield uri
     mlflow.set_tracking_uri(before)
 
