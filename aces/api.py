@@ -152,7 +152,7 @@ class ACES:
                 raise InputError(f"radius={radius} asks a question that is answered as soon as it is sure: set "
                                  "adaptive=True, or leave radius out to have the largest that n draws can certify")
             return self._certify_at(radius, self._images(x, n=n, alpha=alpha), alpha=alpha, **draws)
-        images = self._images(x, n=n, alpha=alpha * SPEND[-1] if adaptive else alpha)
+        images = self._images(x, n=n, alpha=alpha, spend=SPEND[-1] if adaptive else 1.0)
         core = self._core_classes(images)
         looks = _looks(n, alpha=alpha, theta=self.theta) if adaptive else {}
         counts = sampling.sample(self.networks["certify"], images, n_predict=0, **draws, **self._how, **looks)
@@ -229,10 +229,10 @@ class ACES:
         return {"sigma": self.sigma, "num_classes": self.num_classes, "select": self.networks.get("select"),
                 "device": self.device, "workers": self.workers}
 
-    def _images(self, x, *, n: int, alpha: float) -> Tensor:
-        """The images, after everything that can be checked before any work."""
+    def _images(self, x, *, n: int, alpha: float, spend: float = 1.0) -> Tensor:
+        """The images, after everything that can be checked before any work; n draws have the share `spend` of alpha."""
         check_alpha(alpha)
-        needed = params.needed_draws(alpha)
+        needed = params.needed_draws(alpha * spend)
         if n < needed:
             raise InputError(f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
                              f"least {needed}")
