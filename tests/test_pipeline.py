@@ -177,11 +177,12 @@ def test_experiments_run_what_changed_and_nothing_else(project):
 
 
 def test_queued_experiments_without_a_store(project):
-    """Two at once from a state with no mlflow.db: both succeed, under parents of their own."""
+    """Two at once from a state with no mlflow.db: both succeed, under parents of their own. One trains a selection network."""
     project("git", "checkout", "-q", "--", ".")
     (project.folder / "mlflow.db").unlink()
     shutil.rmtree(project.folder / "mlruns")
-    project("dvc", "exp", "run", "--queue", "-S", "sigma=0.4,0.6")
+    project("dvc", "exp", "run", "--queue", "-S", "sigma=0.4")
+    project("dvc", "exp", "run", "--queue", "-S", "select.mechanism=network", "-S", "baseline.sigmas=[0.5]")
     project("dvc", "queue", "start", "-j", "2")
     for _ in range(600):
         status = project("dvc", "queue", "status")
@@ -189,7 +190,11 @@ def test_queued_experiments_without_a_store(project):
             break
         time.sleep(1)
     assert status.count("Success") == 2, status
-    assert sorted(run["params"]["sigma"] for run in project.runs()) == ["0.4", "0.6"]
+    runs = {run["params"]["select.mechanism"]: run for run in project.runs()}
+    assert runs["entropy"]["params"]["sigma"] == "0.4" and runs["network"]["metrics"]["train_select/trained"] == 1
+    # The run with a selection network is compared with the entropy, and with its certification network at another sigma.
+    compared = [pd.read_csv(path)["series"] for path in (project.folder / "mlruns").glob("*/artifacts/results/comparison.csv")]
+    assert sorted(map(sorted, map(set, compared))) == [[], ["entropy", "sigma"]]
 
 
 # ---------------------------------------------------------------- what can go wrong: one clear message each
