@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from scipy.special import ndtr
 from torch import Tensor, nn
 
@@ -23,7 +22,6 @@ from aces import composition, data, models, params, sampling, saved
 from aces.composition import Route
 from aces.counts import Counts
 from aces.errors import InputError
-from aces.sampling.count import as_pixels
 from aces.sampling.inputs import as_images
 from aces.smoothing import ABSTAIN
 from aces.statistics import check_alpha, floor_digits
@@ -241,19 +239,9 @@ class ACES:
             raise InputError(f"images of shape {tuple(images.shape[1:])}: this model takes (C, H, W) = {self.shape}")
         return images
 
-    @torch.inference_mode()
     def _core_classes(self, images: Tensor) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""
-        network = self.networks["core"].eval()
-        device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
-        logits = torch.cat([network(as_pixels(part).to(device)).float().cpu() for part in images.split(64)])
-        if logits.shape != (len(images), self.num_classes):
-            raise InputError(f"the core network gives shape {tuple(logits.shape)} for {len(images)} images: expected "
-                             f"({len(images)}, {self.num_classes})")
-        if not logits.isfinite().all():
-            raise InputError("the core network gives NaN or infinite logits: is its normalisation inside, and are its "
-                             "weights loaded?")
-        return logits.argmax(dim=1).numpy()
+        return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
 
     def _certify_at(self, radius: float, images: Tensor, *, alpha: float, seed: int, **draws) -> list[Certificate]:
         answers = sampling.certify_at(self.networks["certify"], images, radius=radius, theta=self.theta, alpha=alpha,
@@ -284,5 +272,5 @@ def _seed(seed: int | None) -> int:
 def _looks(n: int, *, alpha: float, theta: float) -> dict:
     """The sampler's arguments for early stopping. Looks are at the ends of chunks: small ones for a small n, but not so
     small that they cost time."""
-    adaptive = params.Adaptive(enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE)
-    return {"adaptive": adaptive, "thetas": [theta], "alpha": alpha, "chunk": int(np.clip(n // 10, 50, 1000))}
+    adaptive = params.Adaptive(enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE, thetas=[theta])
+    return {"adaptive": adaptive, "chunk": int(np.clip(n // 10, 50, 1000))}

@@ -25,8 +25,8 @@ import numpy as np
 
 from aces.counts import BINS, Counts, Looks, Round
 from aces.errors import InputError
-from aces.sequential import group_lower_bound, looks_of
-from aces.smoothing import ABSTAIN, winner
+from aces.sequential import first_answer, group_lower_bound, looks_of
+from aces.smoothing import ABSTAIN, guessed, winner
 from aces.statistics import check_alpha, is_majority, radius
 
 MULTIPLICITIES = ("iut", "bonferroni")
@@ -70,11 +70,11 @@ def certify(counts: Counts, core: np.ndarray, *, sigma: float, alpha: float, the
     """
     core = _checked(counts, core, alpha=alpha, multiplicity=multiplicity)
     places = places_of(thetas)
-    certifies = _guess_certifies(counts, places)
+    certifies = guess_certifies(counts.entropy[Round.GUESS], places)
     split = ~certifies & (counts.guess == core)[:, None] if multiplicity == "iut" else np.ones_like(certifies)
-    looks = looks_of(counts)
-    p_select = _bound(_agreeing(looks, places, certifies), looks, alpha=alpha, split=split)
-    p_class = _bound(looks.guessed[:, :, None], looks, alpha=alpha, split=split)
+    looks = looks_of(counts, Round.BOUND)
+    p_select = _bound(agreeing(looks, places, certifies), looks, alpha=alpha, split=split)
+    p_class = _bound(guessed(looks, counts.guess)[:, :, None], looks, alpha=alpha, split=split)
     selection = np.where(certifies, 1, -1) * radius(p_select, sigma=sigma)
     outcomes = combine(selection, radius(p_class, sigma=sigma), counts.guess, core)
     return replace(outcomes, p_select=p_select, p_class=p_class)
@@ -117,16 +117,20 @@ def predict(counts: Counts, core: np.ndarray, *, alpha: float, thetas, multiplic
     its certification network.
     """
     core = _checked(counts, core, alpha=alpha, multiplicity=multiplicity)
-    places = places_of(thetas)
-    draws = counts.draws[Round.PREDICT][:, None]
-    ones, zeros = _votes(counts.entropy[Round.PREDICT], places)
-    top = winner(counts)
-    half, full = top.wins(alpha=alpha / 2)[:, None], top.wins(alpha=alpha)[:, None]
+    return predict_from(looks_of(counts, Round.PREDICT), core, alpha=alpha, places=places_of(thetas), multiplicity=multiplicity)
+
+
+def predict_from(looks: Looks, core: np.ndarray, *, alpha: float, places: np.ndarray, multiplicity: str) -> np.ndarray:
+    """(N, T) `predict` from the looks at round PREDICT: of the first look that answers, each at its share of alpha."""
+    alpha, draws = alpha * looks.spend[:, None, None], looks.draws[:, None, None]
+    ones, zeros = _votes(looks.entropy, places)
+    top = winner(looks)
+    guess = top.guess[:, :, None]
+    half, full = (top.wins(alpha=level[:, :, 0])[:, :, None] for level in (alpha / 2, alpha))
     sure = np.where(places == BINS, full, half) if multiplicity == "iut" else half
     level = alpha if multiplicity == "iut" else alpha / 2
-    guess, core = top.guess[:, None], core[:, None]
-    cases = [is_majority(ones, draws, alpha=level) & sure, is_majority(zeros, draws, alpha=level), sure & (guess == core)]
-    return np.select(cases, [guess, core, guess], ABSTAIN)
+    cases = [is_majority(ones, draws, alpha=level) & sure, is_majority(zeros, draws, alpha=level), sure & (guess == core[:, None])]
+    return first_answer(np.select(cases, [guess, core[:, None], guess], ABSTAIN), looks, abstain=ABSTAIN)
 
 
 def places_of(thetas) -> np.ndarray:
@@ -145,13 +149,16 @@ def _votes(scores: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return ones, below[..., -1:] - ones
 
 
-def _guess_certifies(counts: Counts, places: np.ndarray) -> np.ndarray:
-    """(N, T) whether s_hat = 1: round GUESS selects the certification network, also in a tie (Algorithm 1)."""
-    ones, zeros = _votes(counts.entropy[Round.GUESS], places)
+def guess_certifies(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """(N, T) whether s_hat = 1: round GUESS selects the certification network, also in a tie (Algorithm 1).
+
+    scores: (N, BINS + 1) of round GUESS.
+    """
+    ones, zeros = _votes(scores, places)
     return ~(zeros > ones)
 
 
-def _agreeing(looks: Looks, places: np.ndarray, certifies: np.ndarray) -> np.ndarray:
+def agreeing(looks: Looks, places: np.ndarray, certifies: np.ndarray) -> np.ndarray:
     """(J, N, T) draws that select s_hat, at each look."""
     ones, zeros = _votes(looks.entropy, places)
     return np.where(certifies, ones, zeros)

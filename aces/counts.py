@@ -5,7 +5,7 @@ output), so any theta on the grid of `BINS` steps is exact and no draw is ever k
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from aces.errors import InputError
 
 BINS = 1000
-FORMAT = 1
+FORMAT = 2
 
 
 class Round(IntEnum):
@@ -44,17 +44,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Looks:
-    """The looks of an adaptive run: pooled `bound` counts at the moments fixed beforehand.
+    """The looks at a round of an adaptive run: its pooled counts at moments fixed beforehand.
 
     Look j is at `draws[j]` draws and spends `spend[j]` of alpha (the fractions sum to at most 1).
-    `classes`, `entropy` and `joint` hold the pooled counts at each look made; an image that stopped
-    early repeats its last look, so that indexing is uniform; `made` says how many looks it had.
+    An image that stopped early repeats its last look, so that indexing is uniform; `made` says how
+    many looks it had.
     """
 
     draws: np.ndarray    # (J,) int64
     spend: np.ndarray    # (J,) float64
     made: np.ndarray     # (N,) int64, 1..J
-    guessed: np.ndarray  # (J, N) int64: draws of the guessed class
+    classes: np.ndarray  # (J, N, K) int64
     entropy: np.ndarray  # (J, N, BINS + 1) int64
 
 
@@ -70,7 +70,7 @@ class Counts:
     label: np.ndarray    # (N,) int64
     guess: np.ndarray    # (N,) int64: the most frequent class of round GUESS, the lowest of a tie
     settings: Settings
-    looks: Looks | None = field(default=None)
+    looks: dict[Round, Looks] = field(default_factory=dict)  # of an adaptive run: rounds BOUND and PREDICT
 
     @property
     def draws(self) -> np.ndarray:
@@ -82,8 +82,8 @@ def write_counts(path: str | Path, counts: Counts) -> None:
     """Write `counts` as npz: the same counts give the same bytes."""
     arrays = {name: getattr(counts, name)
               for name in ("classes", "entropy", "joint", "invalid", "index", "label", "guess")}
-    if counts.looks is not None:
-        arrays |= {f"looks_{name}": value for name, value in vars(counts.looks).items()}
+    for round_, looks in counts.looks.items():
+        arrays |= {_look_name(round_, name): value for name, value in vars(looks).items()}
     settings = json.dumps(asdict(counts.settings), sort_keys=True)
     np.savez_compressed(path, settings=np.array(settings), **arrays)
 
@@ -100,6 +100,10 @@ def read_counts(path: str | Path) -> Counts:
     settings = json.loads(str(arrays.pop("settings")))
     if settings["format"] != FORMAT:
         raise InputError(f"{path} has format {settings['format']}, expected {FORMAT}: sample again")
-    looks = {name.removeprefix("looks_"): arrays.pop(name)
-             for name in list(arrays) if name.startswith("looks_")}
-    return Counts(**arrays, settings=Settings(**settings), looks=Looks(**looks) if looks else None)
+    looks = {round_: Looks(**{each.name: arrays.pop(_look_name(round_, each.name)) for each in fields(Looks)})
+             for round_ in Round if _look_name(round_, "draws") in arrays}
+    return Counts(**arrays, settings=Settings(**settings), looks=looks)
+
+
+def _look_name(round_: Round, name: str) -> str:
+    return f"looks_{round_.name.lower()}_{name}"

@@ -170,6 +170,7 @@ class Adaptive:
     looks: list[float]  # shares of n, ascending, the last is 1
     spend: list[float]  # shares of alpha, sum at most 1
     tolerance: float    # an image stops when no radius can grow by more than this share
+    thetas: list[float]  # of interest: an image stops when its answers are settled at all of these
 
     def __post_init__(self):
         _check("sample.adaptive.alpha", self.alpha, 0 < self.alpha < 0.5, "a number in (0, 0.5)")
@@ -180,6 +181,8 @@ class Adaptive:
                len(self.spend) == len(self.looks) and min(self.spend) > 0 and sum(self.spend) <= 1 + 1e-12,
                "a share above 0 for each look, adding up to at most 1")
         _check("sample.adaptive.tolerance", self.tolerance, 0 <= self.tolerance < 1, "a number in [0, 1)")
+        on_grid = all(0 <= theta <= 1 and abs(theta * GRID - round(theta * GRID)) < 1e-6 for theta in self.thetas)
+        _check("sample.adaptive.thetas", self.thetas, bool(self.thetas) and on_grid, f"multiples of 1/{GRID} in [0, 1]")
 
 
 @dataclass(frozen=True)

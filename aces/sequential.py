@@ -1,8 +1,9 @@
 """Fewer draws, the same guarantee: bounds over several looks, and a test that may be read at any time.
 
 Two ways to stop early soundly; k successes in t draws of probability p.
-- Group-sequential bounds: the looks are fixed beforehand and share alpha, so the largest bound over the looks made is a
-  lower bound at 1 - alpha (union bound), however it was decided to stop. They give a full radius.
+- Group-sequential: the looks are fixed beforehand and share alpha, so the largest bound over the looks made is a lower
+  bound at 1 - alpha (union bound), and the first answer is right at 1 - alpha, however it was decided to stop. They give
+  a full radius.
 - An anytime-valid test of p <= p0: it may be read after any draw, for as long as one likes (Ville's inequality). It
   gives a yes or no for one p0: 1/2 for a class or a selection, Phi(r / sigma) for a radius r.
 """
@@ -15,17 +16,17 @@ from aces.errors import InputError
 from aces.statistics import check_alpha, lower_bound
 
 
-def looks_of(counts: Counts) -> Looks:
-    """The looks at round BOUND; a run of fixed n is one look, which spends all of alpha."""
-    if counts.looks is not None:
-        return counts.looks
-    draws, n = counts.draws[Round.BOUND], counts.settings.n
+def looks_of(counts: Counts, round_: Round) -> Looks:
+    """The looks at a round; a round of fixed n is one look, which spends all of alpha."""
+    if round_ in counts.looks:
+        return counts.looks[round_]
+    name = {Round.GUESS: "n0", Round.BOUND: "n", Round.PREDICT: "n_predict"}[round_]
+    draws, n = counts.draws[round_], getattr(counts.settings, name)
     if np.any(draws != n):
-        raise InputError(f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.n={n}: a run that "
-                         "stops early must record its looks; sample again")
-    images = np.arange(len(counts.guess))
-    return Looks(draws=np.array([n]), spend=np.array([1.0]), made=np.ones(len(images), dtype=np.int64),
-                 guessed=counts.classes[Round.BOUND, images, counts.guess][None], entropy=counts.entropy[Round.BOUND][None])
+        raise InputError(f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.{name}={n}: a run "
+                         "that stops early must record its looks; sample again")
+    return Looks(draws=np.array([n]), spend=np.array([1.0]), made=np.ones(len(counts.guess), dtype=np.int64),
+                 classes=counts.classes[round_][None], entropy=counts.entropy[round_][None])
 
 
 def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarray:
@@ -40,6 +41,19 @@ def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarra
         made = looks.made > j
         best[made] = np.maximum(best[made], lower_bound(k[j, made], n, alpha=spend * alpha))
     return best
+
+
+def first_answer(answers: np.ndarray, looks: Looks, *, abstain: int) -> np.ndarray:
+    """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made that does not abstain.
+
+    answers: (J, N, ...), those of look j false with probability <= spend[j] * alpha; the spends sum to at most 1.
+    """
+    assert looks.spend.sum() <= 1 + 1e-9
+    first = np.full(answers.shape[1:], abstain)
+    for j, found in enumerate(answers):
+        made = np.expand_dims(looks.made > j, tuple(range(1, found.ndim)))
+        first = np.where(made & (first == abstain), found, first)
+    return first
 
 
 def log_evidence(k, t, *, p0) -> np.ndarray:

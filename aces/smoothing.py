@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aces.counts import Counts, Round
-from aces.sequential import group_lower_bound, looks_of
+from aces.counts import Counts, Looks, Round
+from aces.sequential import first_answer, group_lower_bound, looks_of
 from aces.statistics import check_alpha, is_majority, radius
 
 ABSTAIN = -1
@@ -22,11 +22,11 @@ class Smoothed:
 
 @dataclass(frozen=True)
 class Winner:
-    """The most frequent class of round PREDICT, against its runner-up."""
+    """The most frequent class of N images at J looks, against its runner-up."""
 
-    guess: np.ndarray   # (N,) the lowest class of a tie
-    k: np.ndarray       # (N,) its draws
-    rivals: np.ndarray  # (N,) its draws, the runner-up's and the invalid ones
+    guess: np.ndarray   # (J, N) the lowest class of a tie
+    k: np.ndarray       # (J, N) its draws
+    rivals: np.ndarray  # (J, N) its draws, the runner-up's and the invalid ones
 
     def wins(self, *, alpha) -> np.ndarray:
         """With probability >= 1 - alpha, `guess` is the smoothed network's class wherever this is true."""
@@ -42,20 +42,27 @@ def certify(counts: Counts, *, sigma: float, alpha: float) -> Smoothed:
 def predict(counts: Counts, *, alpha: float) -> np.ndarray:
     """(N,) With probability >= 1 - alpha, for each image: the smoothed network's class, unless ABSTAIN."""
     check_alpha(alpha)
-    top = winner(counts)
-    return np.where(top.wins(alpha=alpha), top.guess, ABSTAIN)
+    looks = looks_of(counts, Round.PREDICT)
+    top = winner(looks)
+    answers = np.where(top.wins(alpha=alpha * looks.spend[:, None]), top.guess, ABSTAIN)
+    return first_answer(answers, looks, abstain=ABSTAIN)
 
 
 def bound_class(counts: Counts, *, alpha: float) -> np.ndarray:
     """(N,) With probability >= 1 - alpha, a draw is of class `counts.guess` at least this often."""
-    looks = looks_of(counts)
-    return group_lower_bound(looks.guessed, looks, alpha=alpha)
+    looks = looks_of(counts, Round.BOUND)
+    return group_lower_bound(guessed(looks, counts.guess), looks, alpha=alpha)
 
 
-def winner(counts: Counts) -> Winner:
-    classes = counts.classes[Round.PREDICT]
-    guess = classes.argmax(axis=1)
-    ranked = np.sort(classes, axis=1)
-    k = ranked[:, -1]
-    runner_up = ranked[:, -2] if classes.shape[1] > 1 else 0
-    return Winner(guess=guess, k=k, rivals=k + runner_up + counts.invalid[Round.PREDICT])
+def guessed(looks: Looks, guess: np.ndarray) -> np.ndarray:
+    """(J, N) draws of the guessed class at each look; guess: (N,)."""
+    return looks.classes[:, np.arange(len(guess)), guess]
+
+
+def winner(looks: Looks) -> Winner:
+    """At a look that was not made, the last one is repeated: its draws count as invalid."""
+    ranked = np.sort(looks.classes, axis=2)
+    k = ranked[:, :, -1]
+    runner_up = ranked[:, :, -2] if ranked.shape[2] > 1 else 0
+    invalid = looks.draws[:, None] - looks.classes.sum(axis=2)
+    return Winner(guess=looks.classes.argmax(axis=2), k=k, rivals=k + runner_up + invalid)

@@ -53,7 +53,7 @@ def provenance(params: Params) -> dict:
     """Where the numbers come from. Nothing that differs between two runs of the same inputs."""
     files = [f"data/{params.dataset.name}/eval.npz", *(f"models/{role}.safetensors" for role in ("core", "certify", "select")),
              "samples/counts.npz"]
-    return {"sha256": {name: digest(Path(name)) for name in files},
+    return {"SHA-256": {name: digest(Path(name)) for name in files},
             "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}}
 
 

@@ -5,16 +5,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from aces import data, models, runtime
+from aces import data, models, runtime, sampling
 from aces.counts import Counts, write_counts
 from aces.params import Params
-from aces.sampling import sample as draw
+from aces.sampling.local import devices
 from aces.tracking import StageRun
 from stages.runner import run_stage, write_json
 
 SAMPLES = Path("samples")
 COMPARISON = SAMPLES / "comparison"
-STOPPING_THETAS = [step / 100 for step in range(101)]  # an adaptive run stops an image when all of these are settled
 
 
 def sample(params: Params, run: StageRun) -> dict:
@@ -23,7 +22,8 @@ def sample(params: Params, run: StageRun) -> dict:
     select = models.load_model("models/select.safetensors") if params.select.mechanism == "network" else None
 
     SAMPLES.mkdir(exist_ok=True)
-    core = predict(models.load_model("models/core.safetensors"), evaluation)
+    core_network = models.load_model("models/core.safetensors").to(devices(runtime.from_environment().device)[0])
+    core = sampling.classes_of(core_network, evaluation.image, num_classes=len(evaluation.classes))
     np.savez_compressed(SAMPLES / "core.npz", prediction=core, index=evaluation.index)
 
     counts = draw_counts(params, evaluation, certify, sigma=params.sigma, select=select, adaptive=True)
@@ -42,21 +42,11 @@ def draw_counts(params: Params, evaluation: data.EvalSet, certify: torch.nn.Modu
                 select: torch.nn.Module | None = None, adaptive: bool = False) -> Counts:
     settings, environment = params.sample, runtime.from_environment()
     early = settings.adaptive if adaptive and settings.adaptive.enabled else None
-    return draw(certify, evaluation.image, sigma=sigma, num_classes=len(evaluation.classes), n0=settings.n0, n=settings.n,
-                n_predict=settings.n_predict, seed=params.seed, chunk=settings.chunk, precision=settings.precision,
-                index=evaluation.index, label=evaluation.label, select=select,
-                adaptive=early, thetas=STOPPING_THETAS, alpha=settings.adaptive.alpha,
-                device=environment.device, workers=environment.workers, engine=environment.engine,
-                scratch=runtime.scratch() / "sampling")
-
-
-@torch.inference_mode()
-def predict(network: torch.nn.Module, evaluation: data.EvalSet, batch: int = 50) -> np.ndarray:
-    """The network's classes of the images without noise, (N,)."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network = network.to(device)
-    images = data.to_tensor(evaluation.image)
-    return np.concatenate([network(part.to(device)).argmax(dim=1).cpu().numpy() for part in images.split(batch)])
+    return sampling.sample(
+        certify, evaluation.image, sigma=sigma, num_classes=len(evaluation.classes), n0=settings.n0, n=settings.n,
+        n_predict=settings.n_predict, seed=params.seed, chunk=settings.chunk, precision=settings.precision,
+        index=evaluation.index, label=evaluation.label, select=select, adaptive=early, device=environment.device,
+        workers=environment.workers, engine=environment.engine, scratch=runtime.scratch() / "sampling")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aces.counts import BINS, Counts, Looks, Settings
+from aces.counts import BINS, Counts, Looks, Round, Settings
 
 
 def settings(n0, n, n_predict) -> Settings:
@@ -53,19 +53,22 @@ def assemble(counted, scores, invalid, settings) -> Counts:
 
 
 def with_looks(counts: Counts, rng, *, shares=(0.25, 0.5, 1.0), spend=(0.05, 0.1, 0.85)) -> Counts:
-    """The same draws, looked at on the way: each image stops after one, two or three looks."""
-    images, n = len(counts.guess), counts.settings.n
-    draws = np.array([int(share * n) for share in shares])
-    entropy = np.zeros((len(shares), images, BINS + 1), np.int64)
-    guessed = np.zeros((len(shares), images), np.int64)
-    made = rng.integers(1, len(shares) + 1, size=images)
+    """The same draws, looked at on the way: each image stops a round after one, two or three looks."""
+    looks = {round_: _looks(counts, rng, round_, draws=np.array([int(share * n) for share in shares]), spend=np.array(spend))
+             for round_, n in ((Round.BOUND, counts.settings.n), (Round.PREDICT, counts.settings.n_predict))}
+    return Counts(**{**vars(counts), "looks": looks})
+
+
+def _looks(counts: Counts, rng, round_: Round, *, draws, spend) -> Looks:
+    images, classes = counts.classes.shape[1:]
+    entropy, counted = np.zeros((len(draws), images, BINS + 1), np.int64), np.zeros((len(draws), images, classes), np.int64)
+    made = rng.integers(1, len(draws) + 1, size=images)
     for i in range(images):
-        scores, classes, invalid = counts.entropy[1, i], counts.classes[1, i], counts.invalid[1, i]
-        for j in range(len(shares) - 1, -1, -1):  # an earlier look holds some of the draws of the next
+        scores, labels, invalid = counts.entropy[round_, i], counts.classes[round_, i], counts.invalid[round_, i]
+        for j in range(len(draws) - 1, -1, -1):  # an earlier look holds some of the draws of the next
             valid = rng.hypergeometric(scores.sum(), invalid, draws[j])
             scores, invalid = rng.multivariate_hypergeometric(scores, valid, method="count"), draws[j] - valid
-            classes = rng.multivariate_hypergeometric(classes, valid)
-            entropy[j, i], guessed[j, i] = scores, classes[counts.guess[i]]
-        entropy[made[i]:, i], guessed[made[i]:, i] = entropy[made[i] - 1, i], guessed[made[i] - 1, i]
-    looks = Looks(draws=draws, spend=np.array(spend), made=made, guessed=guessed, entropy=entropy)
-    return Counts(**{**vars(counts), "looks": looks})
+            labels = rng.multivariate_hypergeometric(labels, valid)
+            entropy[j, i], counted[j, i] = scores, labels
+        entropy[made[i]:, i], counted[made[i]:, i] = entropy[made[i] - 1, i], counted[made[i] - 1, i]
+    return Looks(draws=draws, spend=spend, made=made, classes=counted, entropy=entropy)

@@ -30,14 +30,13 @@ def best_bound(history, alpha):
     return max(lower_conf_bound(k, n, spend * alpha) for k, n, spend in history)
 
 
-def looks_made(counts: Counts, i):
-    """(histogram, draws of the guessed class, n, spend) of each look at round BOUND."""
-    if counts.looks is None:
-        n = int(counts.classes[Round.BOUND, i].sum() + counts.invalid[Round.BOUND, i])
-        return [(counts.entropy[Round.BOUND, i], int(counts.classes[Round.BOUND, i, counts.guess[i]]), n, 1.0)]
-    looks = counts.looks
-    return [(looks.entropy[j, i], int(looks.guessed[j, i]), int(looks.draws[j]), float(looks.spend[j]))
-            for j in range(looks.made[i])]
+def looks_made(counts: Counts, i, round_):
+    """(histogram, classes, n, spend) of each look at a round."""
+    if round_ not in counts.looks:
+        n = int(counts.classes[round_, i].sum() + counts.invalid[round_, i])
+        return [(counts.entropy[round_, i], counts.classes[round_, i], n, 1.0)]
+    looks = counts.looks[round_]
+    return [(looks.entropy[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j])) for j in range(looks.made[i])]
 
 
 def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
@@ -49,9 +48,9 @@ def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
     level = alpha / 2
     if multiplicity == "iut" and not (s_hat == 0 and c_hat == core):
         level = alpha
-    looks = looks_made(counts, i)
+    looks = looks_made(counts, i, Round.BOUND)
     p_s = best_bound([(selected(histogram, theta)[s_hat], n, spend) for histogram, _, n, spend in looks], level)
-    p_a = best_bound([(k, n, spend) for _, k, n, spend in looks], level)
+    p_a = best_bound([(int(classes[c_hat]), n, spend) for _, classes, n, spend in looks], level)
     p = min(p_s, p_a)
     if s_hat == 1 and p > 0.5:
         return c_hat, sigma * float(norm.ppf(p)), "CERTIFY"
@@ -63,14 +62,21 @@ def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
 
 
 def predict_one(counts: Counts, i, core, *, alpha, theta, multiplicity, printed=False):
-    """The answer for image i. An invalid draw counts against every answer."""
-    core, invalid = int(core), int(counts.invalid[Round.PREDICT, i])
-    classes = counts.classes[Round.PREDICT, i]
-    n = int(classes.sum()) + invalid
-    n_0, n_1 = selected(counts.entropy[Round.PREDICT, i], theta)
+    """The answer for image i: of the first look that has one, each at its share of alpha."""
+    for histogram, classes, n, spend in looks_made(counts, i, Round.PREDICT):
+        answer = predict_once(histogram, classes, n, int(core), alpha=spend * alpha, theta=theta, multiplicity=multiplicity,
+                              printed=printed)
+        if answer != ABSTAIN:
+            return answer
+    return ABSTAIN
+
+
+def predict_once(histogram, classes, n, core, *, alpha, theta, multiplicity, printed):
+    """The box itself. An invalid draw counts against every answer."""
+    n_0, n_1 = selected(histogram, theta)
     c_a = int(np.argmax(classes))
     n_a = int(classes[c_a])
-    n_b = max([int(count) for c, count in enumerate(classes) if c != c_a], default=0) + invalid
+    n_b = max([int(count) for c, count in enumerate(classes) if c != c_a], default=0) + n - int(classes.sum())
     level_s = alpha if multiplicity == "iut" else alpha / 2
     level_a = alpha if multiplicity == "iut" and theta == 1 else alpha / 2
     class_sure = n_a > n_b and two_sided(n_a, n_a + n_b) <= level_a

@@ -145,7 +145,9 @@ def test_iut_never_gives_a_smaller_radius_nor_fewer_answers(seed, looks, alpha):
     assert np.all(iut.radius >= paper.radius)
     assert np.array_equal(iut.prediction[answered], paper.prediction[answered])
     iut, paper = (composition.predict(counts, core, alpha=alpha, thetas=THETAS, multiplicity=mode) for mode in MODES)
-    assert np.all((iut == paper) | (paper == ABSTAIN))
+    assert np.all((iut != ABSTAIN) | (paper == ABSTAIN))
+    if not looks:  # with looks, one mode may answer earlier than the other, from fewer draws
+        assert np.all((iut == paper) | (paper == ABSTAIN))
 
 
 def test_iut_gains_a_radius_somewhere():

@@ -79,7 +79,7 @@ def test_intervals_are_seeded_and_hold_the_curve():
 
 
 def test_summary_names_the_ceiling():
-    """RESEARCH.md, 1: 0.95286 is the largest radius with sigma 0.25, n = 100,000 and alpha 0.001."""
+    """0.95286 is ppf(0.001 ** 1e-5) / 4, the largest radius with sigma 0.25, n = 100,000 and alpha 0.001."""
     curve = metrics.curve(BY_HAND, NATURAL, LABEL, thetas=[0.5], radii=[0.0])
     found = metrics.summary(curve, n=100_000, sigma=0.25, alpha=0.001)
     assert f"{found['acr_ceiling']:.5f}" == "0.95286"

@@ -49,7 +49,7 @@ def test_every_published_number_is_reproduced(official):
 
 @needs_release
 def test_algorithm_1_changes_only_numbers_at_radius_0(official):
-    """RESEARCH.md, 1: selection rates by up to 5.2 points, certified accuracy by 0.2; ACR and r > 0 are unaffected."""
+    """Found in the whole release: selection rates by up to 5.2 points, certified accuracy by 0.2; ACR and r > 0 are unaffected."""
     _, numbers = analysis.analyse(official, abstain_as_selected=False)
     errata = analysis.errata(official, numbers)
     assert errata == [number for number in numbers if not number.agrees] != []
@@ -88,7 +88,7 @@ def test_main_table_of_the_paper(official):
 @pytest.mark.parametrize("dataset, method, sigma, nac, acr", [
     ("cifar10", "consistency", 0.5, 65.8, 0.702), ("cifar10", "gaussian", 0.25, 77.8, 0.422), ("imagenet", "consistency", 0.5, 57.2, 0.800)])
 def test_individual_networks(official, dataset, method, sigma, nac, acr):
-    """RESEARCH.md, 5: individual models recomputed from the release."""
+    """NAC and ACR of the networks alone, recomputed from the release by other code."""
     run = next(run for run in official.runs if run.key == Key(dataset, method, sigma, "entropy"))
     found = analysis.individual_of(run, radii=[0.0])
     assert (round(found["nac"], 1), round(found["acr"], 3)) == (nac, acr)
@@ -96,7 +96,7 @@ def test_individual_networks(official, dataset, method, sigma, nac, acr):
 
 @needs_release
 def test_core_accuracies(official):
-    """RESEARCH.md, 4: core accuracy on the official 500 images."""
+    """The core networks' accuracy on the official 500 images, counted in their logs."""
     found = {core: round(100 * float((predictions == run.label).mean()), 1) for run in official.runs for core, predictions in run.cores.items()}
     assert found == {"lanet": 99.0, "resnet110": 89.4, "efficientnet-b7": 83.4, "resnet50": 76.0}
 
@@ -113,7 +113,7 @@ def test_core_alone_and_certification_network_alone_are_the_ends_of_the_curve(of
 # --- The whole layout, made up. ---------------------------------------------------------------------------------------
 
 def test_the_whole_layout_is_read_and_agrees(whole):
-    """RESEARCH.md, 5: 46 tables, 5,566 numbers; all datasets, methods, sigmas, cores and both selection networks."""
+    """As the whole release: 46 tables, 5,566 numbers; all datasets, methods, sigmas, cores and both selection networks."""
     frame, numbers = analysis.analyse(whole, abstain_as_selected=True)
     assert whole.problems == [] and len(whole.runs) == len(WHOLE) == 23
     assert len(whole.tables) == 46 and len(numbers) == 5566

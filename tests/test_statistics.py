@@ -11,7 +11,7 @@ from aces.errors import InputError
 
 
 def test_golden_radii():
-    """RESEARCH.md, 1: sigma 0.25, k = n = 100,000; the bound at 0.0005 is in the published logs as 0.947."""
+    """sigma 0.25, k = n = 100,000: the largest radius in the authors' logs is 0.947, from the bound at 0.0005."""
     at_half = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.0005), sigma=0.25)
     at_full = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.001), sigma=0.25)
     assert f"{at_half:.5f}" == "0.94694" and f"{at_half:.3}" == "0.947"
@@ -19,7 +19,7 @@ def test_golden_radii():
 
 
 def test_golden_ceilings():
-    """RESEARCH.md, 1: the largest radius with n = 100,000 and alpha = 0.001, in units of sigma."""
+    """n = 100,000, in units of sigma: ppf(alpha ** (1 / n)), computed apart, at alpha / 2 and alpha = 0.001."""
     assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.0005):.3f}" == "3.788"
     assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.001):.3f}" == "3.811"  # 3.81143
 

@@ -1,6 +1,7 @@
 """Noise sampling: networks and images -> counts, or single answers with as few draws as they need."""
 
 from aces.sampling.anytime import Answer, certify_at, predict
+from aces.sampling.clean import classes_of
 from aces.sampling.sampler import sample
 
-__all__ = ["Answer", "certify_at", "predict", "sample"]
+__all__ = ["Answer", "certify_at", "classes_of", "predict", "sample"]
