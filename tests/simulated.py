@@ -40,16 +40,17 @@ def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core:
     summary = {"core": {"nac": float((core == counts.label).mean())}, "certify": alone,
                "acr_ceiling": float(statistics.max_radius(settings.sample.n, sigma=settings.sigma, alpha=combine.alpha))}
     return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve,
-                  metrics=summary, baseline=_baseline(alone, settings.sigma) if baseline else None,
+                  metrics=summary, baseline=_baseline(alone, curve, settings) if baseline else None,
                   provenance={"sha256": {"models/core.safetensors": "0" * 64}, "versions": {"python": "3.11"}})
 
 
 def _settings(*, theta_step: float, n: int, mechanism: str, radii: list[float] | None) -> params.Params:
     loaded = params.load("profiles/laptop.yaml")
     replace = params.dataclasses.replace
+    on_grid = lambda theta: abs(theta / theta_step - round(theta / theta_step)) < 1e-9
     return replace(loaded, sample=replace(loaded.sample, n=n), select=replace(loaded.select, mechanism=mechanism),
                    combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii),
-                   report=replace(loaded.report, bootstrap=200))
+                   report=replace(loaded.report, thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200))
 
 
 def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Counts:
@@ -92,9 +93,15 @@ def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
     return pictures
 
 
-def _baseline(alone: dict, sigma: float) -> pd.DataFrame:
-    rows = []
+def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.DataFrame:
+    """Other noise levels, and beside a selection network the entropy, all of them worse by a made-up factor."""
+    rows, sigma = [], settings.sigma
     for factor in (0.4, 0.7, 1.4, 2.0):
         kept = max(0.0, 1 - 0.4 * abs(np.log(factor)))
         rows.append({"series": "sigma", "sigma": sigma * factor, "theta": np.nan} | {k: kept * v for k, v in alone.items()})
-    return pd.DataFrame(rows)
+    if settings.select.mechanism == "network":
+        worse = curve.assign(acr=0.8 * curve["acr"], **{f"certified_accuracy@{r:g}": 0.8 * curve[f"certified_accuracy@{r:g}"]
+                                                        for r in settings.combine.radii})
+        rows += [{"series": "entropy", "sigma": sigma, **row} for row in worse.to_dict("records")]
+    columns = ["series", "sigma", "theta", "nac", "acr", *(f"certified_accuracy@{r:g}" for r in settings.combine.radii)]
+    return pd.DataFrame(rows, columns=columns)

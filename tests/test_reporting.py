@@ -1,6 +1,7 @@
 """Tables, figures and the numbers behind the page."""
 
 import base64
+import dataclasses
 import json
 import re
 
@@ -11,7 +12,7 @@ import pytest
 
 from aces.composition import Route
 from aces.counts import Round
-from aces.reporting import browser, payload, screenshot, write_report
+from aces.reporting import browser, payload, screenshot, tables, write_report
 from aces.reporting import figures as figure
 from aces.reporting.sprite import SIDE, make_sprite
 from simulated import simulated_run
@@ -49,8 +50,10 @@ def test_every_figure_has_its_numbers_and_every_table_its_formats(report):
     names = {path.name for path in (report / "figures").iterdir()}
     figures = ("tradeoff", "acr", "correctness", "selection-radii", "ecdf")
     assert names == {f"{name}.{kind}" for name in figures for kind in ("png", "csv")}
-    tables = {path.name for path in (report / "tables").iterdir()}
-    assert tables == {"tradeoff.csv", "tradeoff.md", "tradeoff.tex", "intervals.csv"}
+    kept = {path.name for path in (report / "tables").iterdir()}
+    assert kept == {"tradeoff.csv", "tradeoff.md", "tradeoff.tex", "intervals.csv", "comparison.csv", "comparison.md"}
+    page = (report / "index.html").read_text()
+    assert all(f'href="{path.relative_to(report)}"' in page for path in report.rglob("*.*") if path.parent.name == "tables")
 
 
 def test_table_has_the_curve_s_numbers_in_every_format(run, report):
@@ -70,6 +73,70 @@ def test_table_has_the_curve_s_numbers_in_every_format(run, report):
     assert rf"\begin{{tabular}}{{{'c' * columns}}}" in latex and rf"\cmidrule(lr){{4-{3 + len(run.radii)}}}" in latex
     body = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
     assert len(body) == len(run.params.report.thetas) and all(line.count("&") == columns - 1 for line in body)
+
+
+def test_latex_takes_names_with_special_characters(run):
+    arch = dataclasses.replace(run.params.certify, arch="cifar_resnet110")
+    text = tables.caption(dataclasses.replace(run, params=dataclasses.replace(run.params, certify=arch)))
+    assert r"cifar\_resnet110, trained with Gaussian" in text and r"$\sigma=0.25$" in text
+    assert tables.escaped("50 % & a\\b{c}~^$#") == r"50 \% \& a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\$\#"
+
+
+def test_radii_are_headed_by_their_own_digits(tmp_path):
+    run = simulated_run(images=20, theta_step=0.1, radii=[0.0, 2 / 255, 0.5], baseline=False)
+    tables.write_tables(tmp_path, run)
+    assert " & 0.00 & 0.00784314 & 0.50 & 0.00 &" in (tmp_path / "tradeoff.tex").read_text()
+    assert "| acc@0 | acc@0.00784314 | acc@0.5 |" in (tmp_path / "tradeoff.md").read_text()
+
+
+def test_comparison_has_the_baseline_s_numbers(run, report):
+    table = pd.read_csv(report / "tables/comparison.csv")
+    alone = table[table["system"] == "certification network alone"]
+    assert alone["sigma"].tolist() == sorted([run.sigma, *run.varying_noise["sigma"]]) and alone["theta"].isna().all()
+    known = run.varying_noise.set_index("sigma")
+    for row in alone.to_dict("records"):
+        source = run.alone if row["sigma"] == run.sigma else known.loc[row["sigma"]]
+        assert all(row[name] == source[name] for name in ("nac", "acr", "certified_accuracy@0.25"))
+    at = table[table["system"] == "ACES, selecting by entropy"].set_index("theta")
+    assert len(at) and all((run.curve.set_index("theta").loc[theta, at.columns.drop(["system", "sigma"])]
+                            == at.loc[theta].drop(["system", "sigma"])).all() for theta in at.index)
+    lines = (report / "tables/comparison.md").read_text().splitlines()
+    assert lines[0].startswith("|  | σ | θ | NAC | ACR | acc@0 |") and len(lines) == len(table) + 2
+    page = (report / "index.html").read_text()
+    assert page.count("<th scope=row>certification network alone</th><td>") == len(alone)
+
+
+def test_comparison_of_mechanisms_is_at_the_same_price():
+    run = simulated_run(images=40, mechanism="network")
+    table = tables.comparison(run)
+    core = run.metrics["core"]["nac"]
+    for system in ("ACES, selecting by selection score", "ACES, selecting by entropy"):
+        rows = table[table["system"] == system]
+        assert 1 <= len(rows) <= len(tables.LOSSES) and (rows["nac"] >= core - max(tables.LOSSES) - 1e-12).all()
+
+
+def test_nothing_to_compare_leaves_no_table(report, tmp_path):
+    run = simulated_run(images=20, theta_step=0.1, baseline=False)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/comparison.csv").write_text("of an earlier run")
+    write_report(tmp_path, run)
+    assert not list((tmp_path / "tables").glob("comparison*"))
+    assert "comparison" not in (tmp_path / "index.html").read_text() and "compared-title" in (report / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0.01, ["0.1", "0.3", "0.5", "0.7", "0.9"]), (0.25, ["0", "0.25", "0.5", "0.75", "1"]),
+                                                (1.0, ["0", "1"])])
+def test_legends_name_the_thetas_that_are_drawn(step, expected):
+    run = simulated_run(images=5, theta_step=step, baseline=False)
+    data = figure.selection_radii(run)
+    (panel,) = figure._draw_selection_radii(run, data).axes
+    assert [line.get_label() for line in panel.lines] == [f"θ = {theta}" for theta in expected]
+    assert all((line.get_ydata() == data[theta]).all() for line, theta in zip(panel.lines, expected, strict=True))
+    data = figure.ecdf(run)
+    (panel,) = figure._draw_ecdf(run, data).axes
+    for line in panel.lines[1:]:
+        theta = line.get_label().removeprefix("$p_S$ at θ = ")
+        assert (line.get_ydata() == 100 * data[f"p_select@{theta}"]).all()
 
 
 def test_correctness_counts_every_image_once(run):
@@ -179,8 +246,7 @@ def test_sprite_holds_every_image_in_its_place(side, channels, native):
 
 
 def test_outcomes_of_other_counts_are_refused(run):
-    from dataclasses import replace
-    other = replace(run, counts=simulated_run(seed=1).counts)
+    other = dataclasses.replace(run, counts=simulated_run(seed=1).counts)
     with pytest.raises(AssertionError, match="do not belong"):
         other.rule
 

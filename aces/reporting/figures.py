@@ -3,6 +3,7 @@
 Each figure is a function from the inputs to the frame behind it, and one that draws that frame.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib
@@ -128,8 +129,8 @@ def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
-    for theta, colour, dash in zip(THETAS, (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES, strict=True):
-        panel.plot(data["percentile"], data[_nearest(data, theta)], color=colour, linestyle=dash, label=f"θ = {theta:g}")
+    for theta, colour, dash in zip(_nearest(data.columns[1:], THETAS), (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES):
+        panel.plot(data["percentile"], data[theta], color=colour, linestyle=dash, label=f"θ = {theta}")
     panel.set(xlabel="percentile of images", ylabel="certified radius of the selection")
     panel.legend(fontsize=8)
     return figure
@@ -138,9 +139,9 @@ def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
 def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
     panel.plot(data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class")
-    for theta, dash in zip(THETAS[::2], _DASHES[1:], strict=False):
-        share = data[_nearest(data, theta, "p_select@")]
-        panel.plot(data["p"], 100 * share, color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta:g}")
+    thetas = [name.removeprefix("p_select@") for name in data.columns[2:]]
+    for theta, dash in zip(_nearest(thetas, THETAS[::2]), _DASHES[1:]):
+        panel.plot(data["p"], 100 * data[f"p_select@{theta}"], color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta}")
     panel.set(xlabel="share of draws p", ylabel="images with a share of at most p, %", xlim=(0.5, 1), ylim=(0, 101))
     panel.legend(loc="upper left", fontsize=8)
     return figure
@@ -159,10 +160,10 @@ def _single() -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _nearest(data: pd.DataFrame, theta: float, prefix: str = "") -> str:
-    """The column of the theta on the grid that is nearest to `theta`."""
-    names = [name for name in data.columns if name.startswith(prefix) and name not in ("percentile", "p", "p_class")]
-    return min(names, key=lambda name: abs(float(name.removeprefix(prefix)) - theta))
+def _nearest(names: Iterable[str], thetas: Iterable[float]) -> list[str]:
+    """The thetas on the grid that are nearest to those wanted, each once; names: the grid, as columns are named."""
+    names = list(names)
+    return list(dict.fromkeys(min(names, key=lambda name: abs(float(name) - theta)) for theta in thetas))
 
 
 FIGURES = {

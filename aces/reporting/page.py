@@ -7,6 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+import pandas as pd
+
 from aces.counts import Round
 from aces.params import flatten
 from aces.reporting import figures, payload, tables
@@ -15,8 +17,7 @@ from aces.reporting.sprite import make_sprite
 from aces.statistics import floor_digits
 
 SCRIPTS = ("chart.js", "run.js", "figures.js", "wall.js", "page.js")  # one after the other, in one scope
-LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv",
-         *(f"figures/{name}.png" for name in figures.FIGURES))
+LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv")
 
 
 def write_page(path: str | Path, inputs: Inputs) -> None:
@@ -24,6 +25,9 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
     shown = payload.shown_images(len(inputs.label))
     sprite = make_sprite(inputs.evaluation.image[shown])
     data = payload.build(inputs, shown=shown, sprite=sprite)
+    compared = tables.comparison(inputs)
+    links = [*LINKS, *(f"tables/{name}" for name in tables.COMPARISON if len(compared)),
+             *(f"figures/{name}.png" for name in figures.FIGURES)]
     fields = {
         "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
         "heading": f"{html.escape(_capital(inputs.dataset))}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
@@ -31,7 +35,8 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
         "sprite": sprite.uri, "sprite_columns": sprite.columns, "sprite_rows": sprite.rows,
         "rendering": "pixelated" if sprite.native else "auto",
         "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": _provenance(inputs),
-        "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in LINKS),
+        "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in links),
+        "comparison": _comparison(compared) if len(compared) else "",
         "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
         "loss": f"{100 * LOSS:g}", "beyond": _beyond(inputs),
         **_common(inputs),
@@ -127,7 +132,7 @@ def _table(inputs: Inputs) -> str:
     groups = {title: tables.radii_of(table, group) for group, title in tables.GROUPS.items()}
     heads = "".join(f"<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>"
                     for title, radii in groups.items())
-    columns = "".join(f"<th scope=col>{float(r):.2f}</th>" for radii in groups.values() for r in radii)
+    columns = "".join(f"<th scope=col>{tables.heading(r)}</th>" for radii in groups.values() for r in radii)
     live = "".join(f'<td data-live="{name}"></td>' for name in table.columns[1:])
     rows = "".join(_row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True))
     return (f'<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th><th rowspan=2 scope=col>NAC</th>'
@@ -135,9 +140,20 @@ def _table(inputs: Inputs) -> str:
             f'<tr class="live"><th scope=row data-live="theta"></th>{live}</tr>{rows}</tbody></table>')
 
 
+def _comparison(compared: pd.DataFrame) -> str:
+    """The trade-off of what ACES is compared with, in numbers."""
+    head = "".join(f"<th scope=col>{name}</th>" for name in tables.headings(compared)[1:])
+    rows = "".join(f"<tr><th scope=row>{html.escape(cells[0])}</th>{_values(cells[1:])}</tr>" for cells in tables.cells(compared))
+    prices = ", ".join(f"{100 * loss:g}" for loss in tables.LOSSES[:-1]) + f" and {100 * tables.LOSSES[-1]:g}"
+    return Template(asset("comparison.html")).substitute(head=head, rows=rows, prices=prices)
+
+
 def _row(theta: float, cells: list[str]) -> str:
-    values = "".join(f'<td class="zero">{cell}</td>' if float(cell) == 0 else f"<td>{cell}</td>" for cell in cells[1:])
-    return f'<tr data-theta="{theta:g}"><th scope=row>{cells[0]}</th>{values}</tr>'
+    return f'<tr data-theta="{theta:g}"><th scope=row>{cells[0]}</th>{_values(cells[1:])}</tr>'
+
+
+def _values(cells: list[str]) -> str:
+    return "".join(f'<td class="zero">{cell}</td>' if cell.strip("0.") == "" else f"<td>{cell}</td>" for cell in cells)
 
 
 def _reading(inputs: Inputs) -> str:
