@@ -20,15 +20,15 @@ docs: $(VENV)/.installed-test
 	mkdocs build --strict
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed, this is " + sys.version' 
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	pip install --quiet --constraint constraints.txt --editable '.[test,ray,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,ray,docs]'
 	touch $@
 
 clean:

@@ -23,6 +23,7 @@ from aces.composition import Route
 from aces.counts import Counts
 from aces.errors import InputError
 from aces.sampling.inputs import as_images
+from aces.sequential import log_evidence
 from aces.smoothing import ABSTAIN
 from aces.statistics import check_alpha, floor_digits
 
@@ -177,6 +178,9 @@ class ACES:
         core, seed = self._core_classes(images), _seed(seed)
         if adaptive:
             n0 = min(N0_PREDICT, n // 2)
+            if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
+                raise InputError(f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the rest cannot make "
+                                 "an answer sure; take more draws")
             answers = sampling.predict(self.networks["certify"], images, core=core, theta=self.theta, alpha=alpha, n0=n0,
                                        n=n - n0, seed=seed, progress=progress, **self._how)
             found = [(answer.prediction, answer.draws) for answer in answers]

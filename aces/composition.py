@@ -69,6 +69,7 @@ def certify(counts: Counts, core: np.ndarray, *, sigma: float, alpha: float, the
       LB_A > 1/2 >= p_A, two ways to fail: alpha / 2 each. (Giving CORE all of alpha would cost the route AGREE.)
     """
     core = _checked(counts, core, alpha=alpha, multiplicity=multiplicity)
+    counts.check_sigma(sigma)
     places = places_of(thetas)
     certifies = guess_certifies(counts.entropy[Round.GUESS], places)
     split = ~certifies & (counts.guess == core)[:, None] if multiplicity == "iut" else np.ones_like(certifies)

@@ -1,4 +1,7 @@
-"""What a person sees in the terminal: progress with rate and ETA, plain lines where there is no terminal."""
+"""What a person sees in the terminal: progress with rate and ETA, plain lines where there is no terminal.
+
+Progress goes to the standard error, so that the standard output holds results alone.
+"""
 
 import sys
 import time
@@ -24,6 +27,10 @@ class _Bar:
         rate = f"{speed:,.0f} {self._unit}/s" if speed else ""
         self._progress.update(self._task, note=f"{rate}  {note}".strip())
 
+    def skip(self, steps: int) -> None:
+        """So many steps need not be made: they count for neither the rate nor the total."""
+        self._progress.update(self._task, total=self._progress.tasks[self._task].total - steps)
+
 
 class _Lines:
     def __init__(self, title: str, total: int, unit: str):
@@ -39,16 +46,19 @@ class _Lines:
             rate = self._done / max(now - self._start, 1e-9)
             left = (self._total - self._done) / max(rate, 1e-9)
             print(f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, "
-                  f"{left:,.0f} s left  {note}".rstrip(), flush=True)
+                  f"{left:,.0f} s left  {note}".rstrip(), file=sys.stderr, flush=True)
+
+    def skip(self, steps: int) -> None:
+        self._total -= steps
 
 
 @contextmanager
 def progress(title: str, total: int, unit: str) -> Iterator[_Bar | _Lines]:
     """`with progress("sampling", total, "draws") as bar: bar.advance(1000, note="loss 0.3")`"""
-    if not sys.stdout.isatty():
+    if not sys.stderr.isatty():
         yield _Lines(title, total, unit)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, console=console) as bars:
+    with Progress(*columns, console=errors) as bars:
         yield _Bar(bars, bars.add_task(title, total=total, note=""), unit)

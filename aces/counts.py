@@ -77,6 +77,11 @@ class Counts:
         """(3, N) draws made, invalid ones included."""
         return self.classes.sum(axis=2) + self.invalid
 
+    def check_sigma(self, sigma: float) -> None:
+        """A radius for another noise than was drawn would be wrong."""
+        if not sigma > 0 or abs(sigma - self.settings.sigma) > 1e-9 * sigma:
+            raise InputError(f"sigma={sigma}: these draws were made with sigma={self.settings.sigma:g}; give that, or sample again")
+
 
 def write_counts(path: str | Path, counts: Counts) -> None:
     """Write `counts` as npz: the same counts give the same bytes."""

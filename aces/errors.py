@@ -1,5 +1,9 @@
 """The one exception that speaks to the user."""
 
+import errno
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 class InputError(ValueError):
     """What the user gave cannot be used; the message names it, its value, and the remedy.

@@ -212,8 +212,10 @@ class Combine:
         steps = self.theta_step * GRID
         on_grid = steps > 0 and abs(steps - round(steps)) < 1e-9 and GRID % round(steps) == 0
         _check("combine.theta_step", self.theta_step, on_grid, f"1/{GRID} times a divisor of {GRID}, such as 0.01")
-        _check("combine.radii", self.radii, self.radii == sorted(set(self.radii)) and min(self.radii, default=0) >= 0,
+        _check("combine.radii", self.radii, bool(self.radii) and self.radii == sorted(set(self.radii)) and self.radii[0] >= 0,
                "ascending radii of at least 0")
+        _check("combine.radii", self.radii, len({f"{radius:g}" for radius in self.radii}) == len(self.radii),
+               "radii that differ in their first six digits, which name them")
 
     @property
     def thetas(self) -> list[float]:
@@ -227,7 +229,8 @@ class Report:
     bootstrap: int       # resamples of the intervals
 
     def __post_init__(self):
-        _check("report.thetas", self.thetas, all(0 <= theta <= 1 for theta in self.thetas), "numbers in [0, 1]")
+        _check("report.thetas", self.thetas, bool(self.thetas) and all(0 <= theta <= 1 for theta in self.thetas),
+               "at least one number in [0, 1]")
         _check_positive("report", bootstrap=self.bootstrap)
 
 
@@ -255,6 +258,12 @@ class Params:
     def __post_init__(self):
         _check("sigma", self.sigma, 0 < self.sigma < 10, "a number in (0, 10), in [0, 1] pixel units")
         _check("seed", self.seed, 0 <= self.seed < 2**32, "a whole number in [0, 2**32)")
+        missing = [theta for theta in self.report.thetas if not any(abs(theta - known) < 1e-9 for known in self.combine.thetas)]
+        _check("report.thetas", missing, not missing, f"multiples of combine.theta_step={self.combine.theta_step:g}")
+        macer, decays = self.certify.settings(self.sigma), len(self.certify.train.milestones)
+        if isinstance(macer, Macer):
+            _check("certify.macer.after_milestone", macer.after_milestone, macer.after_milestone <= decays,
+                   f"at most the {decays} milestones of certify.train, or the radius loss never sets in")
         adaptive = self.sample.adaptive
         needed = needed_draws(self.combine.alpha * (adaptive.spend[-1] if adaptive.enabled else 1.0))
         for name in ("n", "n_predict"):

@@ -54,8 +54,8 @@ def _read_description(folder: Path) -> dict:
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     found = description.get("format") if isinstance(description, dict) else None
-    if found != FORMAT:
-        raise InputError(f"{path} has format {found}: this version reads {FORMAT}; save the model again")
+    if found != FORMAT or not isinstance(description.get("networks"), dict):
+        raise InputError(f"{path} has format {found}: this version reads {FORMAT}, with networks; save the model again")
     del description["format"]
     return description
 

@@ -23,6 +23,7 @@ from aces.errors import InputError
 
 ARTIFACT = "aces"
 CODE = Path(__file__).with_name("served.py")
+MOST_DRAWS = 2_000_000  # of a request: more would hold a thread of the server for hours
 # What a server runs; the rest of the requirements belongs to the pipeline.
 NEEDED = ("torch", "torchvision", "numpy", "scipy", "pandas", "pyyaml", "rich", "pillow", "safetensors", "onnx",
           "onnxscript", "onnxruntime", "mlflow", "filelock", "psutil")
@@ -39,7 +40,11 @@ class Served(PythonModel):
     def predict(self, context, model_input: np.ndarray, params=None) -> pd.DataFrame:
         options = dict(params or {})
         theta = options.pop("theta", self._model.theta)
+        draws = len(model_input) * (options.get("n0", 0) + options.get("n", 0))
         try:
+            if draws > MOST_DRAWS:
+                raise InputError(f"a request of {draws:,} draws ({len(model_input)} images of n0 + n): expected at most "
+                                 f"{MOST_DRAWS:,}; send fewer images, or ask for fewer draws")
             certificates = self._model.at(theta=theta).certify(model_input, **options)
         except InputError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from None  # HTTP status 400

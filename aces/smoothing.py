@@ -35,6 +35,7 @@ class Winner:
 
 def certify(counts: Counts, *, sigma: float, alpha: float) -> Smoothed:
     """With probability >= 1 - alpha, for each image: the smoothed network answers `prediction` within `radius`."""
+    counts.check_sigma(sigma)
     certified = radius(bound_class(counts, alpha=alpha), sigma=sigma)
     return Smoothed(prediction=np.where(certified > 0, counts.guess, ABSTAIN), radius=certified)
 

@@ -113,6 +113,11 @@ class StageRun:
                 action()
         self._safely(act)
 
+    def discard(self) -> None:
+        """Forget this run: another process starts the stage anew."""
+        self._safely(lambda: self._client.delete_run(self.id))
+        self._client = None
+
     def finish(self, succeeded: bool) -> None:
         status = "FINISHED" if succeeded else "FAILED"
         if self.id:
@@ -225,9 +230,9 @@ def finished_runs() -> list[Run]:
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         return []
-    found = client.search_runs([experiment.experiment_id], "attributes.status = 'FINISHED'", max_results=5000)
-    return [Run(run.info.run_id, run.info.run_name, run.data.params, run.data.metrics, run.data.tags, client)
-            for run in found if PIPELINE in run.data.tags]
+    query = f"attributes.status = 'FINISHED' and tags.`{PIPELINE}` LIKE '%'"
+    found = client.search_runs([experiment.experiment_id], query, max_results=5000)
+    return [Run(run.info.run_id, run.info.run_name, run.data.params, run.data.metrics, run.data.tags, client) for run in found]
 
 
 # ---------------------------------------------------------------- the store
@@ -235,6 +240,7 @@ def finished_runs() -> list[Run]:
 
 def _client():
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # a stage need not wait minutes for a server that is down
     import mlflow
     from mlflow import MlflowClient
     _create_database()
@@ -285,7 +291,7 @@ def _experiment(client) -> str:
 
 
 def _parent(client, experiment: str, parameters: dict[str, object]) -> str:
-    key = _pipeline_key()
+    key = f"{_pipeline_key()}/{_digest_of(parameters)}"
     found = client.search_runs([experiment], f"tags.`{PIPELINE}` = '{key}'", max_results=1)
     if found:
         client.update_run(found[0].info.run_id, status="RUNNING")
@@ -303,8 +309,13 @@ def _run_name(parameters: dict[str, object]) -> str:
     return f"{what}-{experiment}" if experiment else what
 
 
+def _digest_of(parameters: dict[str, object]) -> str:
+    """Runs of other parameters are other runs, even under the name of an experiment that failed."""
+    return hashlib.sha256(repr(sorted(parameters.items())).encode()).hexdigest()[:8]
+
+
 def _pipeline_key() -> str:
-    """What the stages of one pipeline run, and no others, have in common."""
+    """What the stages of one pipeline run have in common, besides the parameters."""
     if experiment := os.environ.get("DVC_EXP_NAME"):
         return f"exp/{os.environ.get('DVC_EXP_BASELINE_REV', '')}/{experiment}"
     for ancestor in reversed(psutil.Process().parents()):  # the outermost first
@@ -326,6 +337,7 @@ def _git_tags() -> dict[str, str]:
         answer = subprocess.run(["git", *arguments], cwd=runtime.root(), capture_output=True, text=True)
         return answer.stdout.strip() if answer.returncode == 0 else ""
     tags = {"mlflow.source.git.commit": git("rev-parse", "HEAD"), "mlflow.source.git.branch": git("branch", "--show-current"),
+            "aces.git.changed": "yes" if git("status", "--porcelain", "--untracked-files=no") else "",
             "aces.experiment": os.environ.get("DVC_EXP_NAME", "")}
     return {name: value for name, value in tags.items() if value}
 

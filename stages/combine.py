@@ -29,7 +29,6 @@ def combine(params: Params, run: StageRun) -> dict:
     outcome_table(counts, outcomes, natural, thetas).to_parquet(RESULTS / "outcomes.parquet", index=False)
     curve.to_csv(RESULTS / "curve.csv", index=False)
     comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
-    run.log_series(curve.drop(columns="theta").to_dict("records"), steps=[round(1000 * theta) for theta in thetas])
     return summary
 
 

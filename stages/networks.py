@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from aces import data, models, runtime
-from aces.console import console
+from aces.console import console, errors
 from aces.models.checkpoints import evaluation_images, import_checkpoint
 from aces.params import NO_CHECKPOINT, Params, Train
 from aces.tracking import StageRun
@@ -36,29 +36,33 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
     return network, {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
 
 
-def use_all_gpus(stage: str) -> None:
+def use_all_gpus(stage: str, run: StageRun) -> None:
     """Start `stage` again under torchrun, one process a GPU, where there are several and no device was chosen."""
     gpus = torch.cuda.device_count()
     if gpus > 1 and "RANK" not in os.environ and runtime.from_environment().device == "auto":
+        run.discard()  # the main process of the new ones has a run of its own
         os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}",
                                   "-m", stage])
 
 
-def take(params: Params, run: StageRun, checkpoint: str, *, role: str, arch: str, num_classes: int) -> dict:
+def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: int) -> dict:
     """A published network in place of a trained one, and its summary; what was found in the file is said."""
     dataset = params.dataset.name
     found = import_checkpoint(checkpoint, dataset=dataset, arch=arch, num_classes=num_classes,
                               sigma=None if role == "core" else params.sigma, evaluation=evaluation_images(dataset))
     for note in found.notes:
         console.print(f"{role}: {note}", markup=False)
-    _write(params, run, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
+    if found.near_chance:
+        errors.print(f"{role}: warning: hardly better than chance on the evaluation images; are the dataset, the network and "
+                     "the normalisation right? `aces import` lets you choose", style="yellow", markup=False, soft_wrap=True)
+    _write(params, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
            checkpoint=Path(checkpoint).name)
     return {"parameters": _count(found.module)}
 
 
-def write_network(params: Params, run: StageRun, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
+def write_network(params: Params, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
     info = data.info(params.dataset.name)
-    _write(params, run, network, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
+    _write(params, network, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
 
 
 def published(checkpoint: str) -> bool:
@@ -69,9 +73,8 @@ def read_training(params: Params) -> data.TrainSet:
     return data.read_train(Path("data") / params.dataset.name / "train.npz")
 
 
-def _write(params: Params, run: StageRun, network: nn.Module, *, role: str, **metadata) -> None:
+def _write(params: Params, network: nn.Module, *, role: str, **metadata) -> None:
     models.save_model(Path("models") / f"{role}.safetensors", network, dataset=params.dataset.name, **metadata)
-    run.log_tags({f"aces.model.{role}": models.fingerprint(network)})
 
 
 def _count(network: nn.Module) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces import data, reporting
+from aces import data, models, reporting
 from aces.api import ACES
 from aces.counts import read_counts
 from aces.params import Params
@@ -28,6 +28,7 @@ def report(params: Params, run: StageRun) -> None:
     inputs = read_inputs(params)
     reporting.write_report(REPORTS, inputs)
     run.roll_up(SUMMARIES)
+    log_curve(inputs.curve, run)
     for path in (*SUMMARIES.values(), Path("results/curve.csv"), Path("results/comparison.csv")):
         run.log_artifact(path, path.parent.name)
     log_report(inputs, run)
@@ -57,6 +58,11 @@ def provenance(params: Params) -> dict:
             "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}}
 
 
+def log_curve(curve: pd.DataFrame, run: StageRun) -> None:
+    """The curve as series, with 1000 theta as their steps. Here, because the stage `combine` may have been skipped."""
+    run.log_series(curve.drop(columns="theta").to_dict("records"), steps=[round(1000 * theta) for theta in curve["theta"]])
+
+
 def log_report(inputs: reporting.Inputs, run: StageRun) -> None:
     """The MLflow copy of the report also says how long the stages took, and from which revision."""
     seconds = {f"{stage}_seconds": round(value, 1) for stage, value in run.seconds().items()}
@@ -72,9 +78,11 @@ def log_report(inputs: reporting.Inputs, run: StageRun) -> None:
 def log_composed_model(params: Params, run: StageRun) -> None:
     """The composed model, to be loaded, served, and found by name."""
     theta = min(params.report.thetas, key=lambda theta: abs(theta - 0.5))
+    model = ACES.from_pipeline(theta=theta)
+    run.log_tags({f"aces.model.{role}": models.fingerprint(network) for role, network in model.networks.items()})
     with tempfile.TemporaryDirectory() as folder:
-        ACES.from_pipeline(theta=theta).save(folder)
-        run.within_parent(lambda: log_model(folder, dataset=params.dataset.name))
+        model.save(folder)
+        run.within_parent(lambda: log_model(folder, dataset=params.dataset.name, n0=params.sample.n0, alpha=params.combine.alpha))
 
 
 if __name__ == "__main__":

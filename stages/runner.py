@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aces import params as parameters
 from aces.console import errors
-from aces.errors import InputError
+from aces.errors import DISK_FULL, InputError
 from aces.tracking import StageRun, digest, numbers, track
 
 Stage = Callable[[parameters.Params, StageRun], dict | None]
@@ -32,6 +32,12 @@ def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
                 run.log_summary(numbers(result), digest(path))
     except InputError as error:
         errors.print(f"{name}: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        errors.print(f"{name}: {error.filename or 'the disk'}: {error.strerror}: make room and run `dvc repro` again; what is "
+                     "finished is kept", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         errors.print(f"{name}: interrupted; `dvc repro` goes on from here", style="red")

@@ -8,7 +8,6 @@ import torch
 from aces import data, models, runtime, sampling
 from aces.counts import Counts, write_counts
 from aces.params import Params
-from aces.sampling.local import devices
 from aces.tracking import StageRun
 from stages.runner import run_stage, write_json
 
@@ -22,7 +21,7 @@ def sample(params: Params, run: StageRun) -> dict:
     select = models.load_model("models/select.safetensors") if params.select.mechanism == "network" else None
 
     SAMPLES.mkdir(exist_ok=True)
-    core_network = models.load_model("models/core.safetensors").to(devices(runtime.from_environment().device)[0])
+    core_network = models.load_model("models/core.safetensors").to(runtime.devices(runtime.from_environment().device)[0])
     core = sampling.classes_of(core_network, evaluation.image, num_classes=len(evaluation.classes))
     np.savez_compressed(SAMPLES / "core.npz", prediction=core, index=evaluation.index)
 

@@ -16,13 +16,13 @@ TEACHER = Path("models/teacher")
 def train_certify(params: Params, run: StageRun) -> dict:
     certify, classes = params.certify, data.info(params.dataset.name).num_classes
     if networks.published(certify.checkpoint):
-        summary = networks.take(params, run, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
+        summary = networks.take(params, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
     else:
-        networks.use_all_gpus("stages.train_certify")
+        networks.use_all_gpus("stages.train_certify", run)
         network, summary = networks.train(
             params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
             method=methods.resolve(certify, params.sigma), training=networks.read_training(params), num_classes=classes)
-        networks.write_network(params, run, network, role="certify", arch=certify.arch, num_classes=classes,
+        networks.write_network(params, network, role="certify", arch=certify.arch, num_classes=classes,
                                method=certify.method, sigma=params.sigma)
     write_teacher(params)
     return summary

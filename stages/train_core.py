@@ -1,6 +1,6 @@
 """Train the accurate core network without noise, or take a published one."""
 
-from aces import data
+from aces import data, models
 from aces.params import Params
 from aces.tracking import StageRun
 from aces.training import methods
@@ -9,13 +9,15 @@ from stages.runner import run_stage
 
 
 def train_core(params: Params, run: StageRun) -> dict:
-    core, classes = params.core, data.info(params.dataset.name).num_classes
+    info = data.info(params.dataset.name)
+    core, classes = params.core, info.num_classes
+    models.check_arch(params.certify.arch, num_classes=classes, channels=info.shape[0])  # before this training, not after it
     if networks.published(core.checkpoint):
-        return networks.take(params, run, core.checkpoint, role="core", arch=core.arch, num_classes=classes)
-    networks.use_all_gpus("stages.train_core")
+        return networks.take(params, core.checkpoint, role="core", arch=core.arch, num_classes=classes)
+    networks.use_all_gpus("stages.train_core", run)
     network, summary = networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0,
                                       method=methods.standard(), training=networks.read_training(params), num_classes=classes)
-    networks.write_network(params, run, network, role="core", arch=core.arch, num_classes=classes)
+    networks.write_network(params, network, role="core", arch=core.arch, num_classes=classes)
     return summary
 
 

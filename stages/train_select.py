@@ -26,13 +26,13 @@ def train_select(params: Params, run: StageRun) -> dict:
         return {"trained": 0}
     certify = params.certify
     if networks.published(params.select.checkpoint):
-        return networks.take(params, run, params.select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS)
+        return networks.take(params, params.select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS)
     labelled = labelled_training_set(params)
-    networks.use_all_gpus("stages.train_select")
+    networks.use_all_gpus("stages.train_select", run)
     network, summary = networks.train(
         params, run, role="select", arch=certify.arch, settings=certify.train, sigma=params.sigma,
         method=methods.resolve(certify, params.sigma), training=labelled, num_classes=OUTPUTS)
-    networks.write_network(params, run, network, role="select", arch=certify.arch, num_classes=OUTPUTS,
+    networks.write_network(params, network, role="select", arch=certify.arch, num_classes=OUTPUTS,
                            eta=params.select.eta, sigma=params.sigma)
     return summary | {"trained": 1, "certify_share": float(labelled.label.mean())}
 
@@ -40,8 +40,9 @@ def train_select(params: Params, run: StageRun) -> dict:
 def labelled_training_set(params: Params) -> data.TrainSet:
     """The training images with the labels of the selection, kept in scratch: they cost many draws."""
     training, select = networks.read_training(params), params.select
-    teacher = digest(Path("models/certify.safetensors"))
-    kept = runtime.scratch() / "training" / f"labels-{teacher[:16]}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
+    sources = (Path("models/certify.safetensors"), Path("data") / params.dataset.name / "train.npz")
+    key = "-".join(digest(path)[:16] for path in sources)
+    kept = runtime.scratch() / "training" / f"labels-{key}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
     if not kept.exists():
         environment = runtime.from_environment()
         labelled = label_training_set(

@@ -64,7 +64,7 @@ def test_the_hash_covers_both_networks():
 def test_torch_runs_what_cannot_be_exported_and_says_so(capsys):
     network = networks.convolutional()
     counts = sample(Unexportable(network), networks.images(2) // 2 + 127, **SETTINGS)
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().err.split())
     assert "ONNX cannot express this network" in said and "torch runs it instead" in said
     assert counts.settings.backend == f"torch {torch.__version__.partition('+')[0]} cpu"
     # The same network, whose mean is always above 0.3 here, by ONNX Runtime: other noise (it is keyed by the hash), same law.
@@ -102,4 +102,4 @@ def test_a_wrong_export_is_not_used(monkeypatch, capsys):
     real = forward._export
     monkeypatch.setattr(forward, "_export", lambda module, example: real(forward._frozen(other, None), example))
     assert prepared(given).backend.startswith("torch")
-    assert "logits differ after export" in " ".join(capsys.readouterr().out.split())
+    assert "logits differ after export" in " ".join(capsys.readouterr().err.split())

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -154,14 +155,19 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
         draw(tmp_path / "file" / "scratch")
 
 
-def test_a_second_sampler_is_told_who_works_there(tmp_path):
-    draw(tmp_path)
+def test_a_second_sampler_is_told_who_works_there_and_takes_over_its_work(tmp_path, capsys):
+    first = draw(tmp_path)
     (folder,) = tmp_path.iterdir()
     about = json.loads((folder / "about.json").read_text())
-    with open_shards(folder, about=about, probe=about["probe"]):
-        with pytest.raises(InputError, match=f"{folder.name} is in use by process {os.getpid()} on .*: wait"):
-            draw(tmp_path)
-    draw(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        with open_shards(folder, about=about, probe=about["probe"]):
+            second = pool.submit(draw, tmp_path)
+            said = ""
+            while "waiting" not in said:
+                assert not second.done()
+                said += capsys.readouterr().err
+        np.testing.assert_array_equal(second.result().entropy, first.entropy)
+    assert f"{folder.name} is in use by process {os.getpid()} on " in said
 
 
 class Scaled(nn.Module):

@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
     if args.seconds <= 0 or args.repeats < 1:
         raise InputError(f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds, and 1 repeat or more")
+    if args.out is not None and not args.out.parent.is_dir():
+        raise InputError(f"--out={args.out}: the folder {args.out.parent} does not exist; make it first")
     figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS}
     if args.out is not None:
         args.out.write_text(json.dumps(figures, indent=2) + "\n")

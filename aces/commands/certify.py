@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     model, settings = load_model(args)
     options = chosen(n0=args.n0, n=args.n, alpha=args.alpha, seed=args.seed)
     if settings is not None:
-        options = {"n0": settings.sample.n0, "n": settings.sample.n, "alpha": settings.combine.alpha} | options
+        options = {"n0": settings.sample.n0, "n": settings.sample.n, "alpha": settings.combine.alpha,
+                   "multiplicity": settings.combine.multiplicity} | options
     if args.adaptive or (args.adaptive is None and args.radius is not None):
         options |= {"adaptive": True, "radius": args.radius}
     certificates = model.certify(read(model, args.images), **options, progress=not args.json)

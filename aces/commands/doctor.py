@@ -20,9 +20,17 @@ def run(args) -> int:
     check_git()
     check_environment()
     loaded = params.load()
-    runtime.from_environment()
+    runtime.devices(runtime.from_environment().device)
+    check_networks(loaded)
     console.print(f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}")
     return 0
+
+
+def check_networks(loaded: params.Params) -> None:
+    from aces import data, models  # slow to import
+    info = data.info(loaded.dataset.name)
+    for arch in (loaded.core.arch, loaded.certify.arch):
+        models.check_arch(arch, num_classes=info.num_classes, channels=info.shape[0])
 
 
 def check_git() -> None:

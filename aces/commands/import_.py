@@ -1,13 +1,12 @@
 """`aces import CHECKPOINT`: a published checkpoint becomes a file that params.yaml can name."""
 
 import argparse
-import contextlib
 import json
-import sys
 from pathlib import Path
 
 from aces import params
 from aces.console import console
+from aces.errors import InputError
 
 EXAMPLE = "aces import aces-models/cifar10/gaussian/noise_0.25/checkpoint.pth.tar --dataset cifar10"
 
@@ -31,8 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():  # progress is not JSON
-        findings, notes = _convert(args)
+    findings, notes = _convert(args)
     if args.json:
         print(json.dumps(findings | {"notes": notes}, indent=2))
     else:
@@ -51,6 +49,8 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
     found = models.import_checkpoint(args.checkpoint, dataset=dataset, normalization=args.normalization, arch=args.arch,
                                      sigma=args.sigma, evaluation=evaluation)
     fingerprint = models.fingerprint(found.module)
+    if args.out is not None and args.out.is_dir():
+        raise InputError(f"--out={args.out} is a folder: name the file to write, such as {args.out / 'network.safetensors'}")
     out = args.out or Path("checkpoints") / f"{dataset}-{found.arch}-{fingerprint[:8]}.safetensors"
     models.save_model(out, found.module, arch=found.arch, num_classes=found.num_classes, mean=found.mean, std=found.std,
                       dataset=dataset, source=args.checkpoint.name, format=found.format)

@@ -47,20 +47,19 @@ def run(args: argparse.Namespace) -> int:
 
 def entries(root: Path) -> list[Entry]:
     """What is kept under the scratch folder, oldest first."""
-    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("*"))]
+    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("*")) if path.suffix != ".lock"]
     return sorted((_entry(kind, path) for kind, path in paths), key=lambda entry: -entry.age)
 
 
 def remove(root: Path, entry: Entry) -> Entry:
     path = root / entry.kind / entry.name
-    if path.is_dir():
-        try:
-            with FileLock(path / "lock", timeout=0):
-                shutil.rmtree(path)
-        except Timeout:
-            raise InputError(f"{path} is in use: end the sampler that writes it first") from None
-    else:
-        path.unlink()
+    lock = path / "lock" if path.is_dir() else path.with_suffix(".lock")
+    try:
+        with FileLock(lock, timeout=0):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except Timeout:
+        raise InputError(f"{path} is in use: end the process that writes it first") from None
+    lock.unlink(missing_ok=True)
     return entry
 
 

@@ -5,6 +5,7 @@ decoded arrays are checked by SHA-256 and kept in `<datasets>/cifar10/`, where e
 """
 
 import hashlib
+import http.client
 import json
 import os
 import socket
@@ -122,7 +123,7 @@ def _torchvision() -> Arrays:
     site = urllib.request.Request(torchvision.datasets.CIFAR10.url, method="HEAD")
     try:
         urllib.request.urlopen(site, timeout=REACH_SECONDS).close()
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise Unavailable(f"its site cannot be reached ({getattr(error, 'reason', error)})") from None
     with tempfile.TemporaryDirectory() as folder:
         return _read_batches(Path(folder), download=True)
@@ -139,8 +140,8 @@ def _read_batches(folder: Path, *, download: bool) -> Arrays:
             data = torchvision.datasets.CIFAR10(folder, train=part == "train", download=download)
             arrays |= {f"{part}_image": data.data, f"{part}_label": np.array(data.targets, dtype=np.uint8)}
         return arrays
-    except (OSError, RuntimeError) as error:
-        raise Unavailable(str(error).splitlines()[0]) from None
+    except (OSError, RuntimeError, http.client.HTTPException) as error:
+        raise Unavailable((str(error).splitlines() or [type(error).__name__])[0]) from None
     finally:
         socket.setdefaulttimeout(timeout)
 

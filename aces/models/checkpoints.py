@@ -95,7 +95,9 @@ def import_checkpoint(path: str | Path, *, dataset: str, normalization: str = "a
         shares = ", ".join(f"{kind} {share:.0%}" for kind, share in accuracy.items())
         notes.append(f"accuracy on {min(evidence.IMAGES, len(evaluation.label))} images, one copy each at sigma "
                      f"{sigma or 0:g}: {shares}")
-    return Imported(module=Classifier(Normalize(mean, std), network).eval(), format=weights.format, arch=name,
+    module = Classifier(Normalize(mean, std), network).eval()
+    module.recipe = {"arch": name, "num_classes": num_classes, "mean": mean, "std": std}
+    return Imported(module=module, format=weights.format, arch=name,
                     num_classes=num_classes, normalization=chosen, mean=mean, std=std, sigma=sigma, accuracy=accuracy,
                     notes=notes)
 

@@ -68,7 +68,7 @@ def sigma_in(path: Path) -> float | None:
     name = path.as_posix()
     if match := re.search(r"noise_(\d\.\d+)(?!.*noise_)", name) or re.search(r"(?:^|/)(\d\.\d+)\.pth", name):
         return float(match[1])
-    if match := re.search(r"[-_](\d)(\d\d)\.pth", name):
+    if match := re.search(r"[-_](\d)(\d\d)\.pth\.tar", name):
         return float(f"{match[1]}.{match[2]}")
     return None
 
@@ -89,8 +89,7 @@ def accuracies(network: nn.Module, kinds: dict[str, Statistics], evaluation: Eva
 def accuracy_of(module: nn.Module, evaluation: EvalSet, *, sigma: float = 0.0, batch: int = 50,
                 title: str = "accuracy") -> float:
     """The share of images whose single noisy copy `module` classifies correctly; each call draws the same noise."""
-    device = runtime.from_environment().device
-    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    device = runtime.devices(runtime.from_environment().device)[0]
     module = module.to(device)
     generator = torch.Generator().manual_seed(0)
     correct = 0

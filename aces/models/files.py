@@ -26,7 +26,7 @@ def save_model(path: str | Path, module: nn.Module, *, arch: str, num_classes: i
     """
     header = {"arch": arch, "num_classes": str(num_classes), "mean": json.dumps(list(mean)),
               "std": json.dumps(list(std)), **{key: str(value) for key, value in metadata.items()}}
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    tensors = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in module.state_dict().items()}
     data = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -128,7 +128,7 @@ class LaNet(nn.Module):
             self.cells.append(Cell(before, last, width, reduction=number in REDUCTIONS,
                                    after_reduction=number - 1 in REDUCTIONS))
             before, last = last, len(UNUSED) * width
-        self.auxiliary_head = AuxiliaryHead(last, num_classes)
+        self.auxiliary_head = AuxiliaryHead(last, num_classes).requires_grad_(False)
         self.classifier = nn.Linear(last, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import nn
 
 from aces.errors import InputError
@@ -28,6 +29,12 @@ def build(arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[f
     classifier = Classifier(Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean)))
     classifier.recipe = {"arch": arch, "num_classes": num_classes, "mean": tuple(mean), "std": tuple(std)}
     return classifier
+
+
+def check_arch(arch: str, *, num_classes: int, channels: int) -> None:
+    """InputError unless `build` knows the name; no memory is taken for the network."""
+    with torch.device("meta"):
+        _network(arch, num_classes=num_classes, channels=channels)
 
 
 def _network(arch: str, *, num_classes: int, channels: int) -> nn.Module:
@@ -62,6 +69,7 @@ def _torchvision(arch: str, *, num_classes: int, channels: int) -> nn.Module:
     if channels != 3:
         raise InputError(f"arch={arch!r} is a torchvision network for 3 channels; the images have {channels}: "
                          f"take one of {', '.join(ARCHITECTURES)}")
-    # These two would give a tuple in training mode; their second classifiers are not used.
-    options = {"aux_logits": False, "init_weights": True} if arch in ("inception_v3", "googlenet") else {}
+    # These two would give a tuple in training mode; their second classifiers are not used. They turn the usual
+    # normalisation into the one they were published with, (x - 1/2) / (1/2).
+    options = {"aux_logits": False, "init_weights": True, "transform_input": True} if arch in ("inception_v3", "googlenet") else {}
     return torchvision.models.get_model(arch, weights=None, num_classes=num_classes, **options)

@@ -13,11 +13,10 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-from aces import models
+from aces import models, runtime
 from aces.console import progress
 from aces.data import info
 from aces.sampling.forward import Network, prepare
-from aces.sampling.local import cores, devices
 from aces.sampling.sampler import sample
 
 SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 128
@@ -37,9 +36,9 @@ def measure_sampler(*, network: str = "cifar_resnet20", seconds: float = 3.0, re
     cifar10 = info("cifar10")
     model = models.build(network, num_classes=10, mean=cifar10.mean, std=cifar10.std).eval()
     images = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    place = devices(device)[0]
+    place = runtime.devices(device)[0]
     prepared = prepare(model, None, shape=(3, 32, 32), num_classes=10, precision="float32", device=place)
-    workers = workers or (cores() if place.type == "cpu" else 1)
+    workers = workers or (runtime.cores() if place.type == "cpu" else 1)
     ways = {"sampler": (lambda draws: _sample(model, images, draws, device=device, workers=workers), IMAGES * CHUNK * workers),
             "reference": (lambda draws: _reference(model, images[0].float() / 255, draws, device=place), REFERENCE_BATCH)}
     for batch in _batches(prepared, place):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from aces.console import console
+from aces.console import errors
 
 
 def record(module: nn.Module, *, batch: int, shape: tuple[int, int, int], precision: str,
@@ -41,8 +41,8 @@ def _compiled(module: nn.Module, run) -> nn.Module:
         run(network)
         return network
     except Exception as error:
-        console.print(f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
-                      markup=False)
+        errors.print(f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
+                     markup=False)
         return module
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
 from aces import models
-from aces.console import console
+from aces.console import errors
 from aces.errors import InputError
 from aces.sampling import cuda
 
@@ -147,8 +147,8 @@ def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch
             _check_same(network, module, example)
             return network
         except Exception as error:
-            console.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
-                          markup=False)
+            errors.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
+                         markup=False)
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
     return TorchNetwork(_folded(module, example), tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch,
                         probe)

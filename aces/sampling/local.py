@@ -3,7 +3,6 @@
 Threads suffice: noise, forward pass and counting run outside Python's lock, and one copy of the network serves all.
 """
 
-import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -13,31 +12,8 @@ from itertools import islice
 import numpy as np
 import torch
 
-from aces.errors import InputError
+from aces.runtime import cores
 from aces.sampling.count import Counter, Job
-
-
-def devices(name: str) -> list[torch.device]:
-    """The devices that `auto`, `cpu`, `cuda` (every GPU) or `cuda:1` name."""
-    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    if name == "cpu" or (name == "auto" and not gpus):
-        return [torch.device("cpu")]
-    if name in ("auto", "cuda") and gpus:
-        return _alike(gpus)
-    found = [gpu for gpu in gpus if str(gpu) == name]
-    if not found:
-        raise InputError(f"device={name!r} is not on this machine: expected auto, {', '.join(['cpu', *map(str, gpus)])}")
-    return found
-
-
-def _alike(gpus: list[torch.device]) -> list[torch.device]:
-    """The GPUs of the same kind as the first: another kind makes other noise and other last digits."""
-    return [gpu for gpu in gpus if torch.cuda.get_device_name(gpu) == torch.cuda.get_device_name(gpus[0])]
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LocalEngine:

@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from aces import console
+from aces import console, runtime
 from aces.counts import BINS, Round, Settings
 from aces.sampling.count import Counter, Job
 from aces.sampling.forward import hash_of, prepare
 from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
-from aces.sampling.local import LocalEngine, devices
+from aces.sampling.local import LocalEngine
 from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
 from aces.sampling.tally import split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES = {"local": LocalEngine, "ray": RayEngine}
+UNIT_BATCHES = 128  # of a unit on a GPU, whose counts are fetched once: about one transfer an image, seconds of work
 
 
 @contextmanager
@@ -35,28 +36,29 @@ def open_run(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num
     images = as_images(images)
     index = as_numbers("index", index, len(images))
     check_index(index)
-    places = devices(device)
+    places = runtime.devices(device)
     network = prepare(model, select, shape=tuple(images.shape[1:]), num_classes=num_classes, precision=precision,
                       device=places[0])
     settings = Settings(sigma=float(sigma), n0=int(n0), n=int(n), n_predict=int(n_predict), seed=int(seed), chunk=int(chunk),
                         model=hash_of(model, select), precision=precision, backend=network.backend,
                         mechanism="entropy" if select is None else "network")
     counter = Counter(network, settings, num_classes)
-    about = _about(counter, images, index)
+    rows = network.batch * (UNIT_BATCHES if places[0].type == "cuda" else 1)
+    about = _about(counter, images, index, rows=rows)
     total = len(images) * (n0 + n + n_predict)
     with (open_shards(Path(scratch) / fingerprint(about), about=about, probe=network.probe) if scratch else nullcontext() as shards,
           ENGINES[engine](counter, places, workers=workers) as started,
           console.progress("sampling", total, "draws") if progress else nullcontext() as bar):
-        yield Run(counter, images, index, started, shards, bar)
+        yield Run(counter, images, index, started, shards, bar, rows=rows)
 
 
 class Run:
     """The sums over the draws made so far. `classes`, `entropy`, `joint`, `invalid` and `guess` are those of `Counts`."""
 
     def __init__(self, counter: Counter, images: Tensor, index: np.ndarray, engine: LocalEngine | RayEngine,
-                 shards: Shards | None, bar):
+                 shards: Shards | None, bar, *, rows: int):
         self.settings, self.images, self.index = counter.settings, images, index
-        self.num_classes, self.rows = counter.num_classes, counter.network.batch
+        self.num_classes, self.rows = counter.num_classes, rows
         self.engine, self.shards, self.bar = engine, shards, bar
         count = len(images)
         self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
@@ -75,6 +77,8 @@ class Run:
             if self.shards is not None:
                 self.shards.add(job.unit.key, table)
             self._add(job.unit, table)
+            if self.bar is not None:
+                self.bar.advance(job.unit.draws)
         if round == Round.GUESS:
             self.guess = self.classes[Round.GUESS].argmax(axis=1)
 
@@ -88,10 +92,10 @@ class Run:
         """(N,) draws of round BOUND, invalid ones included."""
         return self.classes[Round.BOUND].sum(axis=1) + self.invalid[Round.BOUND]
 
-    def advance(self, draws: int) -> None:
-        """Move the progress bar."""
+    def skip(self, draws: int) -> None:
+        """These draws need not be made: the progress bar does without them."""
         if self.bar is not None:
-            self.bar.advance(draws)
+            self.bar.skip(draws)
 
     def _unfinished(self, units: Iterator[Unit]) -> Iterator[Unit]:
         for unit in units:
@@ -100,6 +104,7 @@ class Run:
                 yield unit
             else:
                 self._add(unit, table)
+                self.skip(unit.draws)
 
     def _job(self, unit: Unit) -> Job:
         return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
@@ -112,7 +117,6 @@ class Run:
         self.invalid[unit.round, unit.images] += invalid
         if unit.round == Round.BOUND:
             self.joint[unit.images] += joint
-        self.advance(unit.draws)
 
 
 def fingerprint(about: dict) -> str:
@@ -120,11 +124,11 @@ def fingerprint(about: dict) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _about(counter: Counter, images: Tensor, index: np.ndarray) -> dict:
+def _about(counter: Counter, images: Tensor, index: np.ndarray, *, rows: int) -> dict:
     """What the draws depend on: the settings, the images, and how they are laid out in batches."""
     pixels = hashlib.sha256(f"{images.dtype}{tuple(images.shape)}".encode())
     pixels.update(images.contiguous().numpy().tobytes())
     pixels.update(index.tobytes())
     return asdict(counter.settings) | {"images": len(images), "pixels": pixels.hexdigest(),
-                                       "num_classes": counter.num_classes, "batch": counter.network.batch}
+                                       "num_classes": counter.num_classes, "batch": counter.network.batch, "rows": rows}
 

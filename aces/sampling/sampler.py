@@ -63,7 +63,7 @@ def _draw_in_looks(run: Run, round_: Round, adaptive: Adaptive, *, n: int, settl
         run.draw(round_, left, start=start, stop=stop)
         book.add(left, classes=run.classes[round_], entropy=run.entropy[round_])
         stays = ~settled(book.of(left), left)
-        run.advance((~stays).sum() * (n - stop))
+        run.skip(int((~stays).sum()) * int(n - stop))
         left, start = left[stays], stop
         if not len(left):
             break

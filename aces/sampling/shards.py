@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
+from aces.console import errors
 from aces.errors import InputError
 
 LOG = "units.log"
@@ -72,8 +73,9 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{folder} is in use by {_owner(folder)}: wait for it to finish, or end it; "
-                         "its work is kept either way") from None
+        errors.print(f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to finish or to be "
+                     "ended; its work is kept either way", style="yellow", markup=False, soft_wrap=True)
+        lock.acquire()
     try:
         _write(folder / "owner", f"process {os.getpid()} on {os.uname().nodename}")
         _check_probe(folder / "about.json", about, probe)
@@ -147,7 +149,7 @@ def _check_probe(path: Path, about: dict, probe: list[float]) -> None:
     except (OSError, ValueError, KeyError):
         _write(path, json.dumps(about | {"probe": probe}, sort_keys=True))
         return
-    scale = max(map(abs, probe), default=0.0)
+    scale = np.abs(np.nan_to_num(probe, posinf=0.0, neginf=0.0)).max(initial=0.0)
     if not np.allclose(known, probe, rtol=0, atol=0.02 * scale, equal_nan=True):
         raise InputError(f"{path.parent} has draws of a network with the same weights that computes something else: "
                          f"`aces scratch --remove {path.parent.name[:8]}` removes them")

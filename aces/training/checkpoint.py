@@ -11,6 +11,8 @@ import filelock
 import numpy as np
 import torch
 
+from aces.console import errors
+
 FORMAT = 1
 
 
@@ -25,8 +27,17 @@ class Checkpoint:
     def locked(self) -> Iterator[None]:
         """Held by the one process that trains this: an orphan of a killed run may still be at it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(self._lock):
+        lock = filelock.FileLock(self._lock)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            errors.print(f"{self.path.name} is being trained by another process: waiting for it", style="yellow", markup=False,
+                         soft_wrap=True)
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
 
     def read(self) -> dict | None:
         if not self.path.exists():

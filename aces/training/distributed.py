@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from aces.errors import InputError
+from aces import runtime
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,10 @@ def join(device: torch.device) -> Group:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is this process's GPU, else the CPU."""
+    """`auto` is this process's GPU, else the CPU; other names are those of the sampler."""
     if name == "auto":
         name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device={name!r}: torch sees no GPU here; take cpu or auto")
-    return device
+    return runtime.devices(name)[0]
 
 
 def parallel(network: nn.Module, group: Group) -> nn.Module:

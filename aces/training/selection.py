@@ -28,11 +28,11 @@ def label_training_set(model: nn.Module, data: TrainSet, *, sigma: float, draws:
     with progress("labels of the selection network", len(data.label) * draws, "draws") as bar:
         for start in range(0, len(data.label), SLICE):
             rows = np.arange(start, min(start + SLICE, len(data.label)))
-            counts = sample(model, _images(data, rows), sigma=sigma, num_classes=num_classes, n0=1, n=draws, n_predict=1,
+            counts = sample(model, _images(data, rows), sigma=sigma, num_classes=num_classes, n0=1, n=draws, n_predict=0,
                             seed=seed, index=rows, label=data.label[rows], device=device, workers=workers, engine=engine,
                             scratch=scratch, progress=False)
             correct = counts.classes[Round.BOUND, np.arange(len(rows)), data.label[rows]]
-            labels.append((correct >= eta * draws).astype(np.int64))
+            labels.append((correct / draws >= eta).astype(np.int64))
             bar.advance(len(rows) * draws, note=f"{np.concatenate(labels).mean():.1%} to certify")
     return TrainSet(image=data.image, label=np.concatenate(labels))
 

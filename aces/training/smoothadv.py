@@ -19,7 +19,7 @@ from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 from aces.training.distributed import bare
 
 DDN_GAMMA = 0.05  # the published change of the norm per step
-DDN_FLOOR = 0.01  # the last step's length; the first is 1
+DDN_FLOOR = 0.01  # the last step's length; the first approaches 1 with many steps
 
 
 def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator,

@@ -44,8 +44,16 @@ class FolderSource:
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
         loader = DataLoader(_Files(self.paths, seed), batch_sampler=order.tolist(), pin_memory=self.device.type == "cuda",
                             num_workers=min(MAX_WORKERS, os.cpu_count() or 1))
-        for rows, image in zip(order, loader, strict=True):
+        for rows, image in zip(order, _in_one_line(loader), strict=True):
             yield image.to(self.device, non_blocking=True).float().div_(255).permute(0, 3, 1, 2), self.label[rows].to(self.device)
+
+
+def _in_one_line(loader: DataLoader) -> Iterator[Tensor]:
+    """A worker's error arrives with its traceback; its last line is what was said."""
+    try:
+        yield from loader
+    except InputError as error:
+        raise InputError(str(error).strip().splitlines()[-1].partition("InputError: ")[2] or str(error)) from None
 
 
 def open_source(data: TrainSet, device: torch.device) -> ArraySource | FolderSource:
