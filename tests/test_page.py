@@ -1,12 +1,14 @@
 """The report in a real browser, opened from disk."""
 
+import io
 import math
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from aces.composition import Route
-from aces.reporting import screenshot, write_report
+from aces.reporting import figures, screenshot, write_report
 from headless import chromium, needs_browser, opened  # noqa: F401, a fixture
 from simulated import simulated_run
 
@@ -146,6 +148,107 @@ def test_every_picture_has_words(page):
     assert page.eval_on_selector_all("svg:not([role=img])", hidden)
 
 
+def test_choosing_an_image_is_announced(page, run):
+    assert page.inner_text("#announcement") == ""
+    page.click('.tile[data-image="5"]')
+    said = page.inner_text("#announcement")
+    assert said.startswith(f"Image {run.evaluation.index[5]}, {run.evaluation.classes[run.label[5]]}:")
+    assert page.get_attribute("#announcement", "role") == "status"
+    page.keyboard.press("Escape")  # nothing lies over the wall here: the focus stays
+    assert page.evaluate("document.activeElement.dataset.image") == "5" and page.is_visible("#detail")
+
+
+@pytest.mark.parametrize("close", ["button", "Escape"])
+def test_phone_moves_the_focus_into_the_sheet_and_back(chromium, path, close):
+    with opened(chromium, path, width=375, height=740) as phone:
+        phone.focus(".tile[tabindex='0']")
+        phone.keyboard.press("ArrowRight")
+        chosen = phone.evaluate("document.activeElement.dataset.image")
+        phone.keyboard.press("Enter")
+        assert phone.evaluate("document.activeElement.id") == "detail" and phone.is_visible("#detail")
+        phone.keyboard.press("Tab")
+        assert phone.evaluate("document.activeElement.id") == "close"
+        phone.keyboard.press("Enter" if close == "button" else "Escape")
+        assert not phone.is_visible("#detail")
+        assert phone.evaluate("document.activeElement.dataset.image") == chosen
+
+
+LUMINANCE = """(node, property) => {
+  while (property === "backgroundColor" && getComputedStyle(node)[property].endsWith(", 0)")) node = node.parentElement;
+  const channels = getComputedStyle(node)[property].match(/[\\d.]+/g).slice(0, 3).map(v => v / 255);
+  const [r, g, b] = channels.map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}"""
+
+
+def test_zeros_are_readable_also_in_the_row_of_the_slider(page):
+    move(page, 20)
+    for row in (".results .here .zero", ".results tr:not(.here) .zero", ".results .live small"):
+        ink, paper = (page.eval_on_selector(row, f"node => ({LUMINANCE})(node, '{name}')") for name in ("color", "backgroundColor"))
+        assert (paper + 0.05) / (ink + 0.05) >= 4.5, row  # WCAG 2.2, 1.4.3
+
+
+def test_every_table_says_what_its_headings_head(page):
+    assert page.eval_on_selector_all("th", "all => all.length > 20 && all.every(th => th.scope)")
+
+
+def test_alternative_texts_say_what_was_computed(page, run):
+    move(page, 30)
+    said = page.get_attribute("#correctness-chart svg", "aria-label")
+    assert f"Certified correctly at r = {run.middle_radius:g}: {run.certifiable.sum()} images, half of them at " in said
+    edge = float(said.split("half of them at ")[1].split(" or below")[0])
+    assert (run.median_score[run.certifiable] <= edge).mean() >= 0.5
+    assert (run.median_score[run.certifiable] <= edge - 1 / figures.ENTROPY_BINS).mean() <= 0.5
+    at_ceiling = (run.correct[:, 30] & (run.rule.radius[:, 30] >= run.ceiling)).mean()
+    said = page.get_attribute("#profile-chart svg", "aria-label")
+    assert f"{100 * at_ceiling:.1f} % at the ceiling" in said
+
+
+def test_a_radius_of_many_digits_has_its_numbers(chromium, tmp_path):
+    run = simulated_run(images=30, theta_step=0.1, radii=[0.0, 2 / 255, 0.25], baseline=False)
+    write_report(tmp_path, run)
+    with opened(chromium, tmp_path / "index.html") as page:
+        move(page, 6)
+        for name in ("certified_accuracy@0.00784314", "selection_rate@0.00784314"):
+            assert live(page, name) == pytest.approx(100 * run.curve[name].iloc[6], abs=0.05 + 1e-9)
+        assert "at radius 0.00784314" in page.inner_text("#lede") and "r = 0.00784314" in page.inner_text("#panels")
+
+
+def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
+    run = simulated_run(images=500, classes=1000, side=224, theta_step=0.1, n=1000, mechanism="network")
+    write_report(tmp_path, run)
+    assert (tmp_path / "index.html").stat().st_size < 5_000_000
+    with opened(chromium, tmp_path / "index.html") as page:
+        assert page.locator(".tile").count() == 500
+        move(page, 5)
+        page.click('.tile[data-image="321"]')
+        assert page.inner_text("#detail-title").startswith(run.evaluation.classes[run.label[321]])
+        assert page.inner_text('#detail [data-own="selected"]') == f"{run.selected[321, 5]:,} of {run.draws[321]:,}"
+        # The thumbnail is this image: of all of them it looks most like this one, away from its frame and mark.
+        page.eval_on_selector('.tile[data-image="321"]', "tile => { tile.dataset.answer = 'right'; tile.dataset.route = ''; }")
+        seen = Image.open(io.BytesIO(page.locator('.tile[data-image="321"] .thumb').screenshot())).convert("RGB")
+        inner = lambda picture: np.asarray(picture.resize((16, 16)), dtype=float)[2:-6, 2:-6]
+        far = [np.abs(inner(seen) - inner(Image.fromarray(image))).mean() for image in run.evaluation.image]
+        assert np.argmin(far) == 321
+        assert page.locator("#acr-chart polyline[stroke-dasharray='5 4']").count() == 1  # selecting by entropy
+        assert "ACES selecting by entropy" in page.inner_text("#legend")
+
+
+def test_without_a_selection_network_there_is_no_second_curve(page):
+    assert page.locator("#acr-chart polyline[stroke-dasharray='5 4']").count() == 0
+    assert "selecting by entropy" not in page.inner_text("#legend")
+
+
+def test_print_shows_everything_and_no_controls(chromium, path, tmp_path):
+    with opened(chromium, path, width=700, height=990) as page:
+        page.emulate_media(media="print")
+        assert not page.is_visible("#theta") and not page.is_visible("#close") and not page.is_visible("#order")
+        assert page.is_visible("#detail") and page.is_visible("#provenance") and page.is_visible(".results")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 700
+        printed = page.pdf(format="A4")
+        assert printed.startswith(b"%PDF") and 3 <= printed.count(b"/Type /Page\n") <= 20
+
+
 def test_phone_shows_the_whole_page_and_the_detail_as_a_sheet(chromium, path):
     with opened(chromium, path, width=375, height=740) as phone:
         assert phone.evaluate("document.documentElement.scrollWidth") <= 375
@@ -162,7 +265,6 @@ def test_500_images_and_101_thetas_stay_below_5_mb(tmp_path):
 
 
 def test_screenshot_is_a_picture_of_the_page(path, tmp_path):
-    from PIL import Image
     assert screenshot(path, tmp_path / "page.png")
     picture = np.asarray(Image.open(tmp_path / "page.png").convert("RGB"))
     assert picture.shape[1] == 1280 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 100

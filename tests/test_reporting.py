@@ -97,7 +97,7 @@ def test_comparison_has_the_baseline_s_numbers(run, report):
     for row in alone.to_dict("records"):
         source = run.alone if row["sigma"] == run.sigma else known.loc[row["sigma"]]
         assert all(row[name] == source[name] for name in ("nac", "acr", "certified_accuracy@0.25"))
-    at = table[table["system"] == "ACES, selecting by entropy"].set_index("theta")
+    at = table[table["system"] == "ACES, by entropy"].set_index("theta")
     assert len(at) and all((run.curve.set_index("theta").loc[theta, at.columns.drop(["system", "sigma"])]
                             == at.loc[theta].drop(["system", "sigma"])).all() for theta in at.index)
     lines = (report / "tables/comparison.md").read_text().splitlines()
@@ -110,7 +110,7 @@ def test_comparison_of_mechanisms_is_at_the_same_price():
     run = simulated_run(images=40, mechanism="network")
     table = tables.comparison(run)
     core = run.metrics["core"]["nac"]
-    for system in ("ACES, selecting by selection score", "ACES, selecting by entropy"):
+    for system in ("ACES, by selection score", "ACES, by entropy"):
         rows = table[table["system"] == system]
         assert 1 <= len(rows) <= len(tables.LOSSES) and (rows["nac"] >= core - max(tables.LOSSES) - 1e-12).all()
 

@@ -82,7 +82,7 @@ def _draw_trade_off(inputs: Inputs, data: pd.DataFrame) -> Figure:
         panel.axis("off")
     figure.supxlabel("natural accuracy, %", fontsize=9)
     figure.supylabel("certified accuracy, %", fontsize=9)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=1 if columns == 1 else 3)
     return figure
 
 
@@ -122,7 +122,8 @@ def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
               label=f"certified correctly at r = {inputs.middle_radius:g}")
     panel.bar(data["low"], data["other"], width, align="edge", color=QUIET, edgecolor="white", hatch="///",
               bottom=data["certified"], label="all others")
-    panel.set(xlabel=f"median {inputs.score}", ylabel="images", xlim=(0, 1))
+    room = 1.25 * max(1, (data["certified"] + data["other"]).max())  # for the legend, above the bars
+    panel.set(xlabel=f"median {inputs.score}", ylabel="images", xlim=(0, 1), ylim=(0, room))
     panel.legend()
     return figure
 

@@ -38,7 +38,7 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict:
     return {
         "n": inputs.params.sample.n, "count": len(inputs.label), "ceiling": inputs.ceiling, "score": inputs.score,
         "thetas": thetas.tolist(), "theta_digits": 2 if np.allclose(thetas * 100, np.rint(thetas * 100)) else 3,
-        "radii": inputs.radii, "start": start,
+        "radii": inputs.radii, "radius_names": [f"{r:g}" for r in inputs.radii], "start": start,
         "core": {"nac": inputs.metrics["core"]["nac"], "name": inputs.params.core.arch},
         "alone": {"name": f"{inputs.params.certify.arch}, {inputs.method}", **_metrics(inputs.alone, inputs.radii)},
         "baseline": [{"sigma": row["sigma"], **_metrics(row, inputs.radii)}
@@ -84,7 +84,7 @@ def _profile(inputs: Inputs, steps: np.ndarray) -> dict:
 
 def _correctness(inputs: Inputs) -> dict:
     frame = figures.correctness(inputs)
-    return {"certified": frame["certified"].tolist(), "other": frame["other"].tolist(), "radius": inputs.middle_radius}
+    return {"certified": frame["certified"].tolist(), "other": frame["other"].tolist(), "radius": f"{inputs.middle_radius:g}"}
 
 
 def _selection_radius(inputs: Inputs, steps: np.ndarray) -> dict:

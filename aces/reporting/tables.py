@@ -48,9 +48,9 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
     if inputs.baseline is None:
         return pd.DataFrame()
     names = ["nac", "acr", *(f"certified_accuracy@{r:g}" for r in inputs.radii)]
-    rows = _at_losses(inputs, inputs.curve, f"ACES, selecting by {inputs.score}")
+    rows = _at_losses(inputs, inputs.curve, f"ACES, by {inputs.score}")
     if len(inputs.entropy_selection):
-        rows += _at_losses(inputs, inputs.entropy_selection, "ACES, selecting by entropy")
+        rows += _at_losses(inputs, inputs.entropy_selection, "ACES, by entropy")
     levels = [{"sigma": inputs.sigma, **inputs.alone}, *inputs.varying_noise.to_dict("records")]
     rows += [{"system": "certification network alone", **row, "theta": np.nan}
              for row in sorted(levels, key=lambda row: row["sigma"])]

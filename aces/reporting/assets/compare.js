@@ -77,8 +77,19 @@ byId("legend").append(
   }),
 );
 
+// The threshold, and what it means for the run in front, or for all of a few.
+function spoken() {
+  const heard = runs.filter((run, k) => (state.front === null ? runs.length <= 3 : state.front === k));
+  const said = heard.map(run => {
+    const t = stepOf(run);
+    return `${run.label}: natural accuracy ${percent(run.nac[t])} percent, average certified radius ${downwards(run.acr[t])}`;
+  });
+  return [`theta ${state.theta.toFixed(2)}`, ...said].join("; ");
+}
+
 function update() {
   byId("theta-value").textContent = state.theta.toFixed(2);
+  byId("theta").setAttribute("aria-valuetext", spoken());
   byId("legend")
     .querySelectorAll("button")
     .forEach((button, k) => button.setAttribute("aria-pressed", state.front === k));

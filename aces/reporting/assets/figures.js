@@ -20,6 +20,7 @@ const certifiedHigh =
       ...bands.certified_accuracy[k][1],
       data.alone.certified_accuracy[k],
       ...data.baseline.map(b => b.certified_accuracy[k]),
+      ...data.entropy_selection.map(e => e.certified_accuracy[k]),
     ]),
   ) * 1.05;
 
@@ -86,7 +87,7 @@ function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection
 for (const k of reachable) {
   const value = element("b"),
     host = element("div", {class: "chart"});
-  byId("panels").append(element("div", {class: "panel"}, element("h3", {}, `r = ${radii[k]}`, value), host));
+  byId("panels").append(element("div", {class: "panel"}, element("h3", {}, `r = ${names[k]}`, value), host));
   tradeOff(host, {
     values: curve.certified_accuracy[k],
     interval: bands.certified_accuracy[k],
@@ -94,11 +95,11 @@ for (const k of reachable) {
     baseline: data.baseline.map(b => b.certified_accuracy[k]),
     otherSelection: data.entropy_selection.map(e => e.certified_accuracy[k]),
     axis: percentAxis(0, certifiedHigh, "certified accuracy, %"),
-    name: `Certified accuracy at radius ${radii[k]}`,
+    name: `Certified accuracy at radius ${names[k]}`,
     format: v => `${percent(v)} %`,
   }).value = value;
 }
-const beyond = radii.filter(r => r > data.ceiling);
+const beyond = names.filter((r, k) => radii[k] > data.ceiling);
 if (beyond.length) {
   byId("unreachable").hidden = false;
   byId("unreachable").textContent =
@@ -144,15 +145,15 @@ add(charts, "profile-chart", {
       chart.width - chart.margin.right,
       chart.margin.top + 8,
       `ACES, area ${downwards(curve.acr[state.step])}`,
-      {class: "strong", "text-anchor": "end"},
+      {style: `fill:${COLOUR.aces};font-weight:600`, "text-anchor": "end"},
     );
     chart.text(
       chart.width - chart.margin.right,
       chart.margin.top + 26,
       `certification network alone, ${downwards(data.alone.acr)}`,
-      {"text-anchor": "end"},
+      {style: "fill:#00694c", "text-anchor": "end"},
     );
-    return `Certified accuracy over the radius at θ = ${theta()}: ${percent(row[0])} % at r = 0, falling to 0 at the ceiling of ${downwards(data.ceiling)}.`;
+    return `Certified accuracy over the radius at θ = ${theta()}: ${percent(row[0])} % at r = 0, ${percent(row.at(-1))} % at the ceiling of ${downwards(data.ceiling)}.`;
   },
 });
 
@@ -206,7 +207,8 @@ add(charts, "correctness-chart", {
   },
   move(chart) {
     chart.rule(thetas[state.step], `θ = ${theta()}`);
-    return `Histogram of the median ${data.score}: of ${data.count} images, ${data.correctness.certified.reduce((a, b) => a + b)} are certified correctly at r = ${data.correctness.radius}, mostly at low values.`;
+    const {certified, other, radius} = data.correctness;
+    return `Histogram of the median ${data.score}. Certified correctly at r = ${radius}: ${half(certified)}. All others: ${half(other)}.`;
   },
 });
 
@@ -261,10 +263,19 @@ add(charts, "ecdf-chart", {
         );
     };
     label(chart.margin.top + 12, "A", " of the class", COLOUR.certify, "6 3");
-    label(chart.margin.top + 30, "S", ` of the selection at θ = ${theta()}`, COLOUR.aces, "24 0");
+    const where = chart.width < 260 ? "" : ` at θ = ${theta()}`;
+    label(chart.margin.top + 30, "S", ` of the selection${where}`, COLOUR.aces, "24 0");
     return `Empirical distributions of the class and selection probabilities at θ = ${theta()}.`;
   },
 });
+
+// How many images a histogram over [0, 1] holds, and where the lower half of them ends.
+function half(histogram) {
+  const total = histogram.reduce((a, b) => a + b, 0);
+  let below = 0;
+  const bin = histogram.findIndex(count => (below += count) >= total / 2);
+  return total ? `${total} images, half of them at ${((bin + 1) / histogram.length).toFixed(2)} or below` : "no image";
+}
 
 function stepAt(chart, x) {
   const share = (x - chart.X(0)) / (chart.X(1) - chart.X(0));

@@ -18,7 +18,7 @@ function sentence() {
     bold(`${percent(curve.nac[t])} %`),
     ` of the images correctly and certifies `,
     bold(`${percent(part[t])} %`),
-    ` at radius ${radii[lead]}. The core network answers `,
+    ` at radius ${names[lead]}. The core network answers `,
     bold(`${percent(data.core.nac)} %`),
     ` and certifies nothing; the certification network alone answers `,
     bold(`${percent(data.alone.nac)} %`),
@@ -43,7 +43,7 @@ function fillRow() {
     range(bands.acr, v => downwards(v)),
   );
   cell("abstention", percent(curve.abstention[t]));
-  radii.forEach((r, k) => {
+  names.forEach((r, k) => {
     cell(
       `certified_accuracy@${r}`,
       percent(curve.certified_accuracy[k][t]),
@@ -71,7 +71,7 @@ function update() {
   byId("theta-value").textContent = theta();
   slider.setAttribute(
     "aria-valuetext",
-    `theta ${theta()}: natural accuracy ${percent(curve.nac[t])} percent, certified accuracy at radius ${radii[lead]} ${percent(curve.certified_accuracy[lead][t])} percent`,
+    `theta ${theta()}: natural accuracy ${percent(curve.nac[t])} percent, certified accuracy at radius ${names[lead]} ${percent(curve.certified_accuracy[lead][t])} percent`,
   );
   sentence();
   fillRow();
@@ -96,9 +96,9 @@ slider.addEventListener("input", () => setStep(+slider.value));
 byId("order").addEventListener("change", event => orderWall(event.target.value));
 byId("close").addEventListener("click", closeDetail);
 document.addEventListener("keydown", event => {
-  if (event.key === "Escape") byId("detail").classList.remove("open");
+  if (event.key === "Escape") closeDetail();
 });
-say("lead-radius", radii[lead]);
+say("lead-radius", names[lead]);
 buildWall();
 orderWall("entropy");
 update();

@@ -1,7 +1,7 @@
 // The run, decoded, and the state of the page: everything follows one number, the step of the slider.
 
 const data = JSON.parse(byId("data").textContent);
-const {thetas, radii, curve, bands, images} = data;
+const {thetas, radii, radius_names: names, curve, bands, images} = data; // names: the radii as the columns are called
 const N = images.count,
   T = thetas.length;
 const COLOUR = {

@@ -106,7 +106,6 @@ function walk(event) {
   const place = Array.prototype.indexOf.call(all, here);
   const next =
     event.key === "Home" ? all[0] : event.key === "End" ? all[all.length - 1] : jump ? all[place + jump] : null;
-  if (event.key === "Escape") closeDetail();
   if (!next) return;
   event.preventDefault();
   reach(+next.dataset.image);
@@ -138,7 +137,6 @@ function choose(i, open) {
   state.image = i;
   tiles[i].setAttribute("aria-pressed", true);
   reach(i);
-  if (open) byId("detail").classList.add("open");
   place(byId("portrait"), i);
   byId("portrait").setAttribute("aria-label", `Test image ${images.index[i]}, ${className(images.label[i])}`);
   byId("detail-title").replaceChildren(
@@ -146,12 +144,23 @@ function choose(i, open) {
     element("small", {}, ` test image ${images.index[i]}`),
   );
   drawDetail();
+  if (open) openDetail();
   detailCharts.forEach(chart => chart.render());
 }
 
+// Beside the wall the details are announced; on a small screen they lie over it, and the focus goes there and back.
+const isSheet = () => getComputedStyle(byId("close")).display !== "none";
+
+function openDetail() {
+  byId("detail").classList.add("open");
+  if (isSheet()) byId("detail").focus();
+  else byId("announcement").textContent = describe(state.image);
+}
+
 function closeDetail() {
+  const open = isSheet() && byId("detail").classList.contains("open");
   byId("detail").classList.remove("open");
-  if (state.image !== null) tiles[state.image].focus();
+  if (open) tiles[state.image].focus();
 }
 
 function verdict(id, i) {
