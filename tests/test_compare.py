@@ -9,6 +9,7 @@ import pytest
 
 from aces import params, tracking
 from aces.cli import main
+from aces.commands.compare import PATIENCE
 from aces.reporting import compare
 from headless import chromium, needs_browser, opened  # noqa: F401, a fixture
 from simulated import simulated_run
@@ -34,6 +35,13 @@ def stored(folder: Path, id: str, name: str, *, seed: int, **changes) -> StoredR
     (folder / id / "results/metrics.json").write_text(json.dumps(run.metrics))
     parameters = {key: str(value) for key, value in (params.flatten(run.params) | changes).items()}
     return StoredRun(id, name, parameters, folder / id)
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch):
+    """The command sets these where they are not set; so nothing stays set for other tests."""
+    for name in PATIENCE:
+        monkeypatch.setenv(name, "1")
 
 
 @pytest.fixture
@@ -94,6 +102,69 @@ def test_bad_requests_are_one_line(runs, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_networks_alone_are_a_table_of_their_own(runs, tmp_path, capsys):
+    assert main(["compare", "--out", str(tmp_path / "out"), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    for row, run in zip(rows, runs, strict=False):
+        alone = json.loads(run.artifact("results/metrics.json").read_text())["certify"]
+        assert all(row[f"certify_{name}"] == pytest.approx(alone[name]) for name in ("nac", "acr", "certified_accuracy@0.25"))
+    first, second = (tmp_path / "out/compare.md").read_text().split("\nThe certification networks alone:\n\n")
+    assert "core NAC" in first and "core NAC" not in second
+    shown = [line.strip("| ").split(" | ") for line in second.splitlines()]
+    assert shown[0] == ["run", "NAC", "ACR", "acc@0", "acc@0.25", "acc@0.5", "acc@0.75"]
+    assert [line[0] for line in shown[2:]] == ["σ 0.25", "σ 0.5"]
+    assert float(shown[2][4]) == pytest.approx(100 * rows[0]["certify_certified_accuracy@0.25"], abs=0.05 + 1e-9)
+    page = (tmp_path / "out/index.html").read_text()
+    assert "The certification networks alone" in page and page.count("<table class=\"results words\">") == 2
+    assert "certify_" not in "".join((tmp_path / "out" / name).read_text() for name in ("compare.csv", "compare.md"))
+
+
+def test_radii_of_all_runs_ascend(runs):
+    curves = [compare.read_curve(run) for run in runs[:2]]
+    fewer = curves[0].curve.drop(columns=["certified_accuracy@0.25", "selection_rate@0.25"])
+    table = compare.summary([replace(curves[0], curve=fewer), curves[1]], loss=0.05)
+    assert [name for name in table.columns if name.startswith("certified")] == [f"certified_accuracy@{r}" for r in (0, 0.25, 0.5, 0.75)]
+    assert compare.as_text(compare.alone(table))[0][4] == "–"
+
+
+def test_a_named_run_without_results_is_named(runs, tmp_path, capsys):
+    (runs[1].folder / "results/curve.csv").unlink()
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    assert main(["compare", "aa11", "bb22", *out]) == 2
+    said = capsys.readouterr().err
+    assert "with cifar10-gaussian-0.5 (bb22): run `dvc repro` again" in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert main(["compare", *out]) == 0
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out)) == 1 and "left out, without results: cifar10-gaussian-0.5 (bb22)" in printed.err
+
+
+@pytest.mark.parametrize(("name", "text"), [("curve.csv", ""), ("curve.csv", "theta,nac\n0,1\n"), ("metrics.json", "{"),
+                                            ("metrics.json", '{"core": 3}')])
+def test_damaged_results_are_one_line(runs, tmp_path, capsys, name, text):
+    (runs[0].folder / "results" / name).write_text(text)
+    assert main(["compare", "aa11", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "run cifar10-gaussian-0.25 (aa11): its results cannot be read" in said and said.count("\n") == 1
+
+
+def test_folder_that_cannot_be_written_is_one_line(runs, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["compare", "--out", str(tmp_path / "file/out")]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written (Not a directory): give another folder" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("store", ["damaged", "unreachable"])
+def test_store_that_cannot_be_read_is_one_line(store, tmp_path, capsys, monkeypatch):
+    (tmp_path / "mlflow.db").write_bytes(b"no database at all " * 100)
+    uri = {"damaged": f"sqlite:///{tmp_path}/mlflow.db", "unreachable": "http://me:secret@127.0.0.1:9"}[store]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert main(["compare"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be read" in said and "MLFLOW_TRACKING_URI" in said and said.count("\n") == 1 and "secret" not in said
+
+
 def test_labels_fall_back_to_names(runs):
     curves = [compare.read_curve(run) for run in runs[:2]]
     far = replace(curves[1], params={name: f"{value} changed" for name, value in curves[1].params.items()})
@@ -120,6 +191,11 @@ def test_page_of_several_runs(runs, tmp_path, chromium):
         assert page.locator("#acr-chart polyline").count() == 2
         page.click("#legend button >> nth=1")
         assert page.get_attribute("#legend button >> nth=1", "aria-pressed") == "true"
+        said = page.get_attribute("#theta", "aria-valuetext")
+        assert said.startswith("theta 0.30; σ 0.5: natural accuracy ") and "σ 0.25" not in said  # the run in front
+        assert "Arrow keys" in page.inner_text("#" + page.get_attribute("#theta", "aria-describedby"))
+        assert page.eval_on_selector_all("th", "all => all.every(th => th.scope)")
+        assert page.locator("#alone-title").inner_text() == "The certification networks alone"
 
 
 def test_summary_shows_the_curve_and_where_to_look(tmp_path, monkeypatch, capsys):

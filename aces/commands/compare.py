@@ -1,11 +1,16 @@
 """`aces compare`: several runs of the MLflow store in one page and one table."""
 
+import logging
+import os
+import re
+
 from rich.box import SIMPLE
 from rich.table import Table
 
-from aces.console import console
+from aces.console import console, errors
 from aces.errors import InputError
 
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # with a server that does not answer
 EXAMPLE = "aces compare cifar10-gaussian-0.25 3f2a91 --out reports/compare"
 
 
@@ -24,14 +29,15 @@ def run(args) -> int:
     from aces.reporting import compare
     if not 0 <= args.loss <= 100:
         raise InputError(f"--loss={args.loss:g}: expected points between 0 and 100")
-    finished = tracking.finished_runs()
+    finished = read_store()
     if not finished:
-        raise InputError(f"no finished run in {tracking.tracking_uri()}: `dvc repro` makes one")
-    curves = [curve for curve in map(compare.read_curve, chosen(finished, args.runs)) if curve is not None]
-    if not curves:
-        raise InputError("none of these runs kept results/curve.csv and results/metrics.json: run `dvc repro` again")
+        raise InputError(f"no finished run in {public(tracking.tracking_uri())}: `dvc repro` makes one")
+    curves = read_curves(chosen(finished, args.runs), named=bool(args.runs))
     curves = curves if args.runs else compare.distinct(curves)
-    compare.write_comparison(args.out, curves, loss=args.loss / 100)
+    try:
+        compare.write_comparison(args.out, curves, loss=args.loss / 100)
+    except OSError as error:
+        raise InputError(f"--out={args.out}: cannot be written ({error.strerror}): give another folder") from None
     table = compare.summary(curves, loss=args.loss / 100)
     if args.json:
         print(table.to_json(orient="records", indent=2))
@@ -39,6 +45,42 @@ def run(args) -> int:
         table = compare.for_terminal(table)
         show(compare.headings(table), compare.as_text(table), out=args.out, loss=args.loss)
     return 0
+
+
+def read_store() -> list:
+    """The finished runs, or one line on why they cannot be had."""
+    from aces import tracking
+    for name, value in PATIENCE.items():
+        os.environ.setdefault(name, value)
+    logging.disable(logging.ERROR)  # of each attempt, which MLflow and urllib3 tell
+    try:
+        return tracking.finished_runs()
+    except InputError:
+        raise
+    except Exception as error:  # of MLflow, of its database, of its HTTP library, of the server
+        why = public((str(error).strip().splitlines() or [type(error).__name__])[0])[:200]
+        raise InputError(f"the MLflow store {public(tracking.tracking_uri())} cannot be read ({why}): "
+                         f"see that it is whole and reachable, or set MLFLOW_TRACKING_URI") from None
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def public(uri: str) -> str:
+    """Without a user's name and password."""
+    return re.sub(r"//[^/@]*@", "//", uri)
+
+
+def read_curves(runs: list, *, named: bool) -> list:
+    """The runs' results. One without any is an error if it was asked for by name, else it is left out."""
+    from aces.reporting import compare
+    curves = [compare.read_curve(run) for run in runs]
+    without = [f"{run.name} ({run.id[:8]})" for run, curve in zip(runs, curves, strict=True) if curve is None]
+    if without and (named or len(without) == len(runs)):
+        raise InputError(f"no results/curve.csv and results/metrics.json with {', '.join(without)}: run `dvc repro` again"
+                         + (", or name the other runs by their ids" if len(without) < len(runs) else ""))
+    if without:
+        errors.print(f"left out, without results: {', '.join(without)}", style="yellow", markup=False, soft_wrap=True)
+    return [curve for curve in curves if curve is not None]
 
 
 def chosen(finished: list, names: list[str]) -> list:

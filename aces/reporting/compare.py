@@ -8,11 +8,13 @@ from string import Template
 
 import pandas as pd
 
+from aces.errors import InputError
 from aces.reporting.inputs import working_point
 from aces.reporting.page import as_json, asset, by_section, listing
 from aces.statistics import floor_digits
 
 SCRIPTS = ("chart.js", "compare.js")
+ALONE = "The certification networks alone"
 SHOWN = 4  # parameters in the name of a run at most
 SPEAKING = ("dataset.name", "core.arch", "certify.arch", "certify.method", "select.mechanism")  # values that need no name
 
@@ -29,7 +31,7 @@ class RunCurve:
 
     @property
     def radii(self) -> list[str]:
-        return [column.split("@")[1] for column in self.curve.columns if column.startswith("certified_accuracy@")]
+        return [name.split("@")[1] for name in _accuracies(self.curve)]
 
     def at_loss(self, loss: float) -> pd.Series:
         """ACES where it gives up at most `loss` of the core network's natural accuracy."""
@@ -38,11 +40,25 @@ class RunCurve:
 
 def read_curve(run) -> RunCurve | None:
     """Read the artifacts of a run of `aces.tracking`; None where it has none."""
-    curve, metrics = run.artifact("results/curve.csv"), run.artifact("results/metrics.json")
-    if curve is None or metrics is None:
+    paths = [run.artifact("results/curve.csv"), run.artifact("results/metrics.json")]
+    if None in paths:
         return None
-    return RunCurve(id=run.id, name=run.name, params=run.params, curve=pd.read_csv(curve),
-                    metrics=json.loads(Path(metrics).read_text()))
+    try:
+        curve, metrics = pd.read_csv(paths[0]), json.loads(Path(paths[1]).read_text(encoding="utf-8"))
+        _ = curve[["theta", "nac", "acr"]], metrics["core"]["nac"], metrics["acr_ceiling"]
+        _ = [metrics["certify"][name] for name in ("nac", "acr", *_accuracies(curve))]
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"run {run.name} ({run.id[:8]}): its results cannot be read ({_one_line(error)}): "
+                         f"run `dvc repro` again, or name the other runs") from None
+    return RunCurve(id=run.id, name=run.name, params=run.params, curve=curve, metrics=metrics)
+
+
+def _accuracies(table: pd.DataFrame) -> list[str]:
+    return [name for name in table.columns if name.startswith("certified_accuracy@")]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 def distinct(runs: list[RunCurve]) -> list[RunCurve]:
@@ -90,8 +106,27 @@ def summary(runs: list[RunCurve], *, loss: float) -> pd.DataFrame:
         rows.append({"run": label, "core_nac": run.metrics["core"]["nac"],
                      "certify_nac": alone["nac"], "certify_acr": alone["acr"],
                      "theta": best["theta"], "nac": best["nac"], "acr": best["acr"],
-                     **{f"certified_accuracy@{r}": best[f"certified_accuracy@{r}"] for r in run.radii}})
-    return pd.DataFrame(rows)
+                     **{name: best[name] for name in _accuracies(run.curve)},
+                     **{f"certify_{name}": alone[name] for name in _accuracies(run.curve)}})
+    return _in_order(pd.DataFrame(rows))
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """With the radii of all runs in ascending order, whichever run brought them in."""
+    first = [name for name in table.columns if "@" not in name]
+    rest = sorted(set(table.columns) - set(first), key=lambda name: (name.startswith("certify_"), float(name.split("@")[1])))
+    return table[first + rest]
+
+
+def composed(table: pd.DataFrame) -> pd.DataFrame:
+    """Of the summary: the runs' two networks, and ACES."""
+    return table.drop(columns=[name for name in table.columns if name.startswith("certify_certified_accuracy@")])
+
+
+def alone(table: pd.DataFrame) -> pd.DataFrame:
+    """Of the summary: the certification networks by themselves."""
+    kept = table[["run", *(name for name in table.columns if name.startswith("certify_"))]]
+    return kept.rename(columns=lambda name: name.removeprefix("certify_"))
 
 
 def as_text(table: pd.DataFrame) -> list[list[str]]:
@@ -109,8 +144,8 @@ def as_text(table: pd.DataFrame) -> list[list[str]]:
 
 def for_terminal(table: pd.DataFrame) -> pd.DataFrame:
     """Without the columns that say nothing: certified accuracy at 0, and at radii that no run reaches."""
-    accuracies = [name for name in table.columns if name.startswith("certified_accuracy@")]
-    return table.drop(columns=[name for name in accuracies if name.endswith("@0") or not table[name].fillna(0).any()])
+    table = composed(table)
+    return table.drop(columns=[name for name in _accuracies(table) if name.endswith("@0") or not table[name].fillna(0).any()])
 
 
 def headings(table: pd.DataFrame) -> list[str]:
@@ -120,23 +155,32 @@ def headings(table: pd.DataFrame) -> list[str]:
 
 
 def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -> None:
-    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the summary) into `folder`."""
+    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the two tables) into `folder`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     table = summary(runs, loss=loss)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
-    lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
-    (folder / "compare.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), encoding="utf-8")
+    words = f"{markdown(composed(table))}\n{ALONE}:\n\n{markdown(alone(table))}"
+    (folder / "compare.md").write_text(words, encoding="utf-8")
     (folder / "index.html").write_text(_page(runs, table, loss), encoding="utf-8")
 
 
+def markdown(table: pd.DataFrame) -> str:
+    lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
 def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
-    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
-    rows = "".join(_row(cells) for cells in as_text(table))
     return Template(asset("compare.html")).substitute(
         style=asset("page.css"), script="".join(map(asset, SCRIPTS)), data=as_json(_payload(runs)), count=len(runs),
-        table=f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>',
+        table=_table(composed(table)), alone_title=ALONE, alone=_table(alone(table)),
         loss=f"{100 * loss:g}", caution=_caution(runs), common=_common(runs), unreachable=_unreachable(runs))
+
+
+def _table(table: pd.DataFrame) -> str:
+    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
+    rows = "".join(_row(cells) for cells in as_text(table))
+    return f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def _row(cells: list[str]) -> str:
