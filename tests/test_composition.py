@@ -10,6 +10,7 @@ from aces import composition, smoothing
 from aces.composition import ABSTAIN, Route
 from aces.errors import InputError
 from made_counts import from_joint, random_counts
+from worlds import WORLDS, false_claims, independent, truth
 
 MODES = ("iut", "bonferroni")
 THETAS = [0.0, 0.001, 0.25, 0.499, 0.5, 0.75, 0.999, 1.0]
@@ -36,46 +37,7 @@ def test_the_rule_agrees_with_the_algorithm_boxes(seed, mode, alpha, looks, n0, 
 
 
 # --- Soundness by simulation: images whose probabilities are known, at the worst cases. -------------------------------
-# A world: joint[s, c] the probability that a draw selects s and is of class c; the core's class; the forced guess.
-# Class 0 is the core's in the worlds where it may agree. 1/2 minus or plus a hair is where a false claim is easiest.
-HAIR = 1e-6
-LESS, MORE = 0.5 - HAIR, 0.5 + HAIR
-
-
-def independent(p_one, classes):
-    return np.outer([1 - p_one, p_one], classes)
-
-
-WORLDS = {
-    "class just below a radius": (independent(1.0, [0, 0.8, 0.2]), 0, None),
-    "selection just below a radius": (independent(0.8, [0, 1.0, 0]), 0, None),
-    "both just below a radius": (independent(0.8, [0, 0.8, 0.2]), 0, None),
-    "class and selection always together": (np.array([[0, 0, 0.2], [0, 0.8, 0]]), 0, None),
-    "wrong class guessed": (independent(1.0, [0, LESS, MORE]), 0, (1, 1)),
-    "wrong class guessed, the core's": (independent(1.0, [LESS, MORE, 0]), 0, (1, 0)),
-    "wrong class guessed, the core's, selection unsure": (independent(MORE, [LESS, MORE, 0]), 0, (1, 0)),
-    "core wrongly selected": (independent(MORE, [0, 1.0, 0]), 0, (0, 1)),
-    "core wrongly selected, wrong class agrees": (independent(MORE, [LESS, MORE, 0]), 0, (0, 0)),
-    "either wrong, never together": (np.array([[0, LESS, 0], [LESS, 2 * HAIR, 0]]), 0, (0, 0)),
-    "certification network wrongly selected": (independent(LESS, [0, 1.0, 0]), 0, (1, 1)),
-    "all classes alike": (independent(1.0, [0.1 - HAIR] + [0.1] * 8 + [0.1 + HAIR]), 0, None),
-    "all classes alike, selection unsure": (independent(MORE, [0.1 - HAIR] + [0.1] * 8 + [0.1 + HAIR]), 0, None),
-}
 IMAGES, BATCH = 20_000, 5_000  # of each world: 260,000 images in all
-
-
-def truth(joint, core):
-    """ACES' class, and the largest radius within which each class may be claimed."""
-    select, classes = joint.sum(axis=1), joint.sum(axis=0)
-    answer = int(classes.argmax()) if select[1] > select[0] else core
-    limit = 0.5 * np.maximum([naive.norm.ppf(min(select[1], p)) for p in classes], 0)
-    return answer, limit
-
-
-def false_claims(outcomes, joint, core):
-    answer, limit = truth(joint, core)
-    given = outcomes.prediction[:, 0]
-    return (given != ABSTAIN) & ((given != answer) | (outcomes.radius[:, 0] > limit[given]))
 
 
 @pytest.mark.parametrize("world", WORLDS)

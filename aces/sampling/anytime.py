@@ -72,31 +72,50 @@ def predict(model: nn.Module, images: np.ndarray | Tensor, *, core: np.ndarray, 
             num_classes: int, alpha: float, seed: int, n0: int = 100, n: int = 10_000, **options) -> list[Answer]:
     """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers `prediction`.
 
-    core: (N,) classes of the core network. Routes and levels are those of CERTIFY (`aces.composition.certify`), with two
-    tests: that s_hat has the majority, and that c_hat beats every other class. The latter is one test for each rival, on
-    the draws of either class, each at the full level: if c_hat is not the winner, the winner's test must fail. An invalid
-    draw counts against every test. options: as of `certify_at`.
+    core: (N,) classes of the core network; options: as of `certify_at`. The rule is `PredictRule`.
     """
     check_alpha(alpha)
     core = as_numbers("core", core, len(images))
     with _guessed(model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options) as run:
-        selects, agree = _Selection(run, theta), run.guess == core
-        level = np.where(~selects.certifies & agree, alpha / 2, alpha)
-        selection, duels = AnytimeTest(p0=0.5, alpha=level), AnytimeTest(p0=0.5, alpha=level[:, None])
-        routes = np.full(len(core), Route.ABSTAIN)
+        selects = _Selection(run, theta)
+        rule = PredictRule(certifies=selects.certifies, agree=run.guess == core, alpha=alpha)
+        _draw_until(lambda: rule.read(selects.agreeing(run), run.draws, run.guessed, _rivals(run)), run, np.arange(len(core)), n=n)
+        prediction = np.select([rule.routes == Route.ABSTAIN, rule.routes == Route.CORE], [ABSTAIN, core], run.guess)
+        return _answers(run, prediction=prediction, radius=np.zeros(len(core)), route=rule.routes)
 
-        def read() -> np.ndarray:
-            selection.update(selects.agreeing(run), run.draws)
-            duels.update(*_duels(run))
-            wins, loses = duels.certified.all(axis=1), duels.futile.any(axis=1)
-            cases = [selects.certifies & selection.certified & wins, ~selects.certifies & selection.certified, agree & wins]
-            routes[:] = np.select(cases, [Route.CERTIFY, Route.CORE, Route.AGREE], Route.ABSTAIN)
-            hopeless = np.where(selects.certifies, loses | (selection.futile & ~agree), selection.futile & (loses | ~agree))
-            return (routes != Route.ABSTAIN) | hopeless
 
-        _draw_until(read, run, np.arange(len(core)), n=n)
-        return _answers(run, prediction=np.select([routes == Route.ABSTAIN, routes == Route.CORE], [ABSTAIN, core], run.guess),
-                        radius=np.zeros(len(core)), route=routes)
+class PredictRule:
+    """PREDICT of N images with tests that may be read at any time: with probability >= 1 - alpha, a route that is not ABSTAIN
+    leads to ACES' class.
+
+    Routes and levels are those of CERTIFY (`aces.composition.certify`), with two tests: that s_hat has the majority, and
+    that c_hat beats every other class. The latter is one test for each rival, on the draws of either class, each at the full
+    level: if c_hat is not the winner, the winner's test must fail. An invalid draw counts against every test.
+
+    certifies: (N,) whether s_hat = 1; agree: (N,) whether c_hat is the core network's class.
+    """
+
+    def __init__(self, *, certifies: np.ndarray, agree: np.ndarray, alpha: float):
+        level = np.where(~certifies & agree, alpha / 2, alpha)
+        self._certifies, self._agree = certifies, agree
+        self._selection, self._duels = AnytimeTest(p0=0.5, alpha=level), AnytimeTest(p0=0.5, alpha=level[:, None])
+        self.routes = np.full(len(agree), Route.ABSTAIN)
+
+    def read(self, agreeing: np.ndarray, draws: np.ndarray, guessed: np.ndarray, rivals: np.ndarray) -> np.ndarray:
+        """Take in the totals so far; (N,) whether an image needs no more draws.
+
+        agreeing, guessed: (N,) draws that select s_hat, and those of class c_hat; rivals: (N, K - 1) draws of each other class,
+        the invalid ones included in each.
+        """
+        certifies, agree = self._certifies, self._agree
+        self._selection.update(agreeing, draws)
+        self._duels.update(guessed[:, None], guessed[:, None] + rivals)
+        sure, wins, loses = self._selection.certified, self._duels.certified.all(axis=1), self._duels.futile.any(axis=1)
+        self.routes = np.select([certifies & sure & wins, ~certifies & sure, agree & wins],
+                                [Route.CERTIFY, Route.CORE, Route.AGREE], Route.ABSTAIN)
+        unsure = self._selection.futile
+        hopeless = np.where(certifies, loses | (unsure & ~agree), unsure & (loses | ~agree))
+        return (self.routes != Route.ABSTAIN) | hopeless
 
 
 class _Selection:
@@ -132,12 +151,10 @@ def _draw_until(read: Callable[[], np.ndarray], run: Run, left: np.ndarray, *, n
         left, start = left[~read()[left]], stop
 
 
-def _duels(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """(N, 1) draws of the guessed class, and (N, K - 1) of it or one rival; invalid draws go to the rival."""
-    classes, guessed = run.classes[Round.BOUND], run.guessed[:, None]
+def _rivals(run: Run) -> np.ndarray:
+    """(N, K - 1) draws of each class but the guessed one; invalid draws go to every rival."""
     others = np.arange(run.num_classes) != run.guess[:, None]
-    rivals = classes[others].reshape(len(classes), -1)
-    return guessed, guessed + rivals + run.invalid[Round.BOUND][:, None]
+    return run.classes[Round.BOUND][others].reshape(len(others), -1) + run.invalid[Round.BOUND][:, None]
 
 
 def _answers(run: Run, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray) -> list[Answer]:
