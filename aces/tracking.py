@@ -287,7 +287,8 @@ def _experiment(client) -> str:
         return found.experiment_id
     # Left to MLflow, the place of the artifacts would be the working directory, which may be a temporary one.
     local = tracking_uri().startswith("sqlite:///")
-    return client.create_experiment(EXPERIMENT, artifact_location=(runtime.root() / "mlruns").as_uri() if local else None)
+    return client.create_experiment(EXPERIMENT, artifact_location=(runtime.root() / "mlruns").as_uri() if local else None,
+                                    tags={"mlflow.experimentKind": "custom_model_development"})  # `mlflow ui` opens at the runs
 
 
 def _parent(client, experiment: str, parameters: dict[str, object]) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from aces import cli, data, models, params
+from aces import ACES, cli, data, models, params
 from aces.commands import import_
 from aces.data import EvalSet
 from aces.errors import InputError
@@ -123,6 +123,7 @@ def test_second_heads_of_torchvision_files_are_left_out():
     found = models.import_checkpoint(save(state, "googlenet-1378be20.pth"), dataset="imagenet")
     assert found.arch == "googlenet"
     assert torch.equal(found.module.network.fc.weight, state["fc.weight"])
+    assert found.module.network.transform_input  # as torchvision runs its published weights
 
 
 def test_own_files_keep_their_normalisation_and_fingerprint():
@@ -362,3 +363,11 @@ def test_import_errors_are_one_line(capsys):
 
 def test_the_command_knows_the_normalisations():
     assert import_.NORMALIZATIONS == evidence.NORMALIZATIONS
+
+
+def test_an_imported_network_is_saved_and_loaded_with_its_model(tmp_path, digits):
+    """Within a composed model it is built again by its name, like a network that was trained here."""
+    state = models.build("tiny", num_classes=10, mean=(0.3,), std=(0.4,)).state_dict()
+    network = models.load_checkpoint(save(state, "tiny.pth"), dataset="digits")
+    ACES(core=network, certify=network, sigma=0.25, theta=0.5, num_classes=10).save(tmp_path / "model")
+    assert models.fingerprint(ACES.load(tmp_path / "model").networks["core"]) == models.fingerprint(network)

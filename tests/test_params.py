@@ -51,6 +51,8 @@ def test_a_number_that_yaml_reads_as_text(tmp_path, tree):
     (("sample", "precision"), "int8"), (("sample", "n0"), 0), (("combine", "alpha"), 0.5), (("combine", "multiplicity"), "none"),
     (("combine", "theta_step"), 0.0015), (("combine", "theta_step"), 0.0), (("combine", "radii"), [0.5, 0.25]),
     (("core", "train", "momentum"), 1.0), (("report", "thetas"), [1.1]), (("baseline", "sigmas"), [0.0]),
+    (("combine", "radii"), []), (("combine", "radii"), [0.25, 0.25000001]), (("report", "thetas"), []),
+    (("report", "thetas"), [0.3333]), (("sample", "adaptive", "thetas"), []), (("sample", "adaptive", "thetas"), [0.3333]),
     (("sample", "adaptive", "looks"), [0.5, 0.9, 0.95]), (("sample", "adaptive", "spend"), [0.5, 0.5, 0.5]),
 ])
 def test_values_out_of_range_are_named(tmp_path, tree, path, value):
@@ -64,6 +66,12 @@ def test_values_out_of_range_are_named(tmp_path, tree, path, value):
 def test_a_method_without_settings(tmp_path, tree):
     tree["certify"] |= {"method": "macer", "macer": []}
     assert "certify.macer" in complaint(tmp_path, tree)
+
+
+def test_a_radius_loss_that_would_never_set_in(tmp_path, tree):
+    tree["certify"]["method"] = "macer"
+    tree["certify"]["macer"][0]["after_milestone"] = 1
+    assert "certify.macer.after_milestone=1" in complaint(tmp_path, tree)
 
 
 @pytest.mark.parametrize("name", ["n", "n_predict"])

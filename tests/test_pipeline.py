@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from aces.reporting.browser import find_browser
+
 ROOT = Path(__file__).parent.parent
 STAGES = ("subsample", "train_core", "train_certify", "train_select", "sample", "combine", "report")
 
@@ -142,6 +144,18 @@ def test_the_parent_run_has_it_all(project):
     run = project.runs()[-1]
     assert run["params"]["dataset.name"] == "digits"
     assert {"nac", "acr", "train_core/final_loss", "sample/draws", "combine/core/nac"} <= set(run["metrics"])
+    assert {"aces.model.core", "aces.model.certify"} <= set(run["tags"])
+    (artifacts,) = (project.folder / "mlruns").glob("*/artifacts/report")
+    pictures = ["screenshot.png"] if find_browser() else []
+    assert {"index.html", "figures", "tables", *pictures} <= {path.name for path in artifacts.iterdir()}
+    assert (artifacts.parent / "results/curve.csv").read_bytes() == (project.folder / "results/curve.csv").read_bytes()
+
+
+def test_the_composed_model_is_registered(project):
+    program = ("import mlflow, numpy as np; mlflow.set_tracking_uri('sqlite:///mlflow.db');"
+               "model = mlflow.pyfunc.load_model('models:/aces-digits/latest');"
+               "print(list(model.predict(np.zeros((2, 1, 8, 8), np.float32))['route']))")
+    assert re.search(r"\['\w+', '\w+'\]", project(sys.executable, "-c", program))
 
 
 def test_metrics_plots_and_params_are_wired(project):
@@ -152,10 +166,11 @@ def test_metrics_plots_and_params_are_wired(project):
 
 
 def test_the_same_inputs_give_the_same_bytes(project):
-    """Sampled and combined anew, without the shards of the first time."""
-    before = (project.folder / "dvc.lock").read_text()
-    shutil.rmtree(project.folder / "scratch/sampling")
-    assert project.stages_run(project("dvc", "repro", "-f", "-s", "sample", "combine")) == {"sample", "combine"}
+    """Trained, sampled and combined anew, without what was kept of the first time."""
+    before, again = (project.folder / "dvc.lock").read_text(), ("train_core", "train_certify", "sample", "combine")
+    for kept in ("sampling", "training"):
+        shutil.rmtree(project.folder / "scratch" / kept, ignore_errors=True)
+    assert project.stages_run(project("dvc", "repro", "-f", "-s", *again)) == set(again)
     assert (project.folder / "dvc.lock").read_text() == before
 
 
@@ -167,10 +182,11 @@ def test_experiments_run_what_changed_and_nothing_else(project):
     assert newest["params"]["sigma"] == "0.5"
     # A stage that DVC skipped has its metrics here all the same, and the run that computed them is named.
     assert "train_core/final_loss" in newest["metrics"] and "aces.cached.train_core" in newest["tags"]
+    assert "aces.model.core" in newest["tags"]
 
-    output = project("dvc", "exp", "run", "-S", "combine.alpha=0.01", "-S", "combine.theta_step=0.02")
+    output = project("dvc", "exp", "run", "-S", "combine.alpha=0.01", "-S", "combine.theta_step=0.05")
     assert project.stages_run(output) == {"combine", "report"}
-    assert len(project.curve()) == 51
+    assert len(project.curve()) == 21
     assert "combine.alpha" in project("dvc", "params", "diff")
     shown = pd.read_csv(io.StringIO(project("dvc", "exp", "show", "--csv")))
     assert shown["typ"].str.startswith("branch").sum() == 2  # beside the workspace and the commit they start from

@@ -155,6 +155,7 @@ def test_a_served_model_answers_with_class_radius_and_route(server, images):
     ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"alpha": 2.0}}, "alpha=2.0 not in (0, 1)"),
     ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 5}}, "n=5 is too small"),
     ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": "many"}}, "many"),
+    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 10**12}}, "expected at most 2,000,000"),
     ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"theta": 0.12345}}, "theta=0.12345"),
     ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"seed": -4}}, "seed=-4"),
 ])

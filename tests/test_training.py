@@ -1,5 +1,6 @@
 """The training loop: it learns, repeats itself to the byte, and goes on after a kill."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,17 @@ def test_it_learns(digits, tmp_path):
     assert all(set(metrics) == {"loss", "accuracy", "lr"} for _, metrics in history)
     assert history[-1][1]["loss"] < history[0][1]["loss"] / 3 and history[-1][1]["accuracy"] > 0.8
     assert not network.training and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", params.METHODS)
+def test_every_method_learns_to_see_through_noise(digits, tmp_path, name):
+    """With the settings of the default profile; chance is 0.1."""
+    evaluation, training = digits
+    certify = dataclasses.replace(params.load("profiles/laptop.yaml").certify, method=name)
+    network = train(fresh(), training, tmp_path, method=methods.resolve(certify, 0.25), settings=settings(epochs=6))
+    noisy = data.to_tensor(evaluation.image) + 0.25 * torch.randn((360, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert (network(noisy).argmax(1).numpy() == evaluation.label).mean() > 0.6
 
 
 def test_two_runs_give_the_same_weights(digits, tmp_path):
@@ -253,5 +265,6 @@ def test_a_folder_trains_and_a_broken_file_is_named(folder, tmp_path, monkeypatc
     train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
     assert fingerprint(network) != before
     folder.image[5].write_bytes(b"not an image")
-    with pytest.raises(InputError, match="5.png cannot be read"):
+    with pytest.raises(InputError, match="^training image .*5.png cannot be read .*: replace or remove it$") as caught:
         train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
+    assert "\n" not in str(caught.value)

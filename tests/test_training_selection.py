@@ -1,5 +1,7 @@
 """Labels of the selection network, for a network whose share of correct copies is known exactly."""
 
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,13 @@ def test_labels_say_which_images_are_classified_correctly_often_enough(eta, expe
 def test_eta_one_asks_for_every_draw():
     always = TrainSet(np.full((2, 8, 8, 1), 255, dtype=np.uint8), np.array([1, 0]))
     assert label(always, eta=1.0, sigma=0.05).tolist() == [1, 0]
+
+
+def test_a_share_of_exactly_eta_suffices(monkeypatch):
+    """55 of 100 at eta 0.55, though 0.55 * 100 is above 55 in floating point."""
+    drawn = types.SimpleNamespace(classes=np.full((3, 12, 2), 55))
+    monkeypatch.setattr(selection, "sample", lambda *_, **__: drawn)
+    assert label(images([1] * 12), eta=0.55, draws=100).tolist() == [1] * 12
 
 
 def test_slices_and_runs_agree_and_finished_draws_are_kept(tmp_path, monkeypatch):
