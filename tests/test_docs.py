@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,10 @@ import click
 import pytest
 import torch
 import yaml
-from small_models import write_project
+from PIL import Image
+from small_models import digits, write_project
 
-from aces import params
+from aces import cli, params
 
 torch.set_num_threads(1)
 
@@ -147,6 +149,8 @@ def check_nothing(arguments: list[str]) -> None:
     """A program of somebody else's, of which every machine has its own version."""
 
 
+# Commands that need nothing but a finished pipeline.
+RUNNABLE = ("aces certify ", "aces predict ", "aces profile list", "aces profile use imagenet-consistency")
 CHECKS = {"aces": check_aces, "make": check_make, "dvc": check_dvc, "mlflow": check_mlflow, "ray": check_ray, "git": check_nothing,
           "pip": check_nothing, "curl": check_nothing, "source": check_nothing, "export": check_nothing, "python": check_nothing,
           "open": check_nothing, "npm": check_nothing, "torchrun": check_nothing}
@@ -158,6 +162,18 @@ def test_a_command_exists_with_its_options(page, command, monkeypatch):
     assert program in CHECKS, f"{page}: {program} is unknown here"
     monkeypatch.chdir(ROOT)
     CHECKS[program](arguments)
+
+
+@pytest.mark.parametrize("command", sorted({command for _, command in commands() if command.startswith(RUNNABLE)}))
+def test_a_command_of_ours_runs(command, tmp_path, monkeypatch, capsys):
+    """In the folder of a finished pipeline, with the files it names."""
+    write_project(tmp_path)
+    shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
+    monkeypatch.chdir(tmp_path)
+    for name in ("image.png", "photo.png"):
+        Image.fromarray(digits().image[0, :, :, 0]).resize((60, 40)).save(name)
+    assert cli.main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out.strip()
 
 
 def test_a_wrong_command_would_be_found():
