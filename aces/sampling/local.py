@@ -31,6 +31,7 @@ class LocalEngine:
         for worker in self._workers:
             free.put(worker)
         self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # also here: this thread's few operations would wait for cores that the workers have
         self._pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
         return self
 
