@@ -19,7 +19,7 @@ from aces.data import info
 from aces.sampling.forward import Network, prepare
 from aces.sampling.sampler import sample
 
-SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 128
+SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
 REFERENCE_BATCH = 1000
 BATCHES = (32, 64, 128)  # of the bare forward pass, the best of which counts
 THETAS = np.arange(101) / 100
