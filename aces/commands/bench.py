@@ -8,13 +8,13 @@ from aces.console import console
 from aces.errors import InputError
 
 EXAMPLE = "aces bench sampler --network cifar_resnet110"
-SECTIONS = ("sampler", "rule", "training")
+SECTIONS = ("sampler", "scaling", "rule", "training")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all, if none is named")
     parser.add_argument("--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="each way of sampling in each repeat (default 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each way of sampling in each repeat (default 3)")
     parser.add_argument("--repeats", type=int, default=5, help="of which the median counts (default 5)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default auto)")
     parser.add_argument("--workers", type=int, help="of the sampler (default one a core)")
@@ -48,6 +48,13 @@ def _measure_sampler(args: argparse.Namespace) -> dict:
                            workers=args.workers)
 
 
+def _measure_scaling(args: argparse.Namespace) -> dict:
+    from aces.sampling.bench import measure_scaling
+
+    return measure_scaling(network=args.network, seconds=args.seconds, repeats=args.repeats, device=args.device,
+                           workers=args.workers)
+
+
 def _measure_rule(args: argparse.Namespace) -> dict:
     from aces.bench_rule import measure_rule
 
@@ -67,6 +74,14 @@ def _sampler_summary(found: dict) -> str:
             "forward pass")
 
 
+def _scaling_summary(found: dict) -> str:
+    lines = "\n".join(f"  {axis:6} = {size:>9,} {seconds:9.2f} s" for axis, sizes in found["seconds"].items()
+                      for size, seconds in sizes.items())
+    return (f"scaling, {found['network']}: draws of each image, and images\n{lines}\n"
+            f"  the time of a draw in the largest run over that in the smallest: {found['draws_ratio']:.2f} for draws, "
+            f"{found['images_ratio']:.2f} for images")
+
+
 def _rule_summary(found: dict) -> str:
     return (f"rule, {found['images']} images, {found['thetas']:,} thetas: {found['seconds']:.2f} s, "
             f"{found['ratio']:,.0f} times a loop over them; the answers {'agree' if found['agree'] else 'DIFFER'}")
@@ -77,5 +92,7 @@ def _training_summary(found: dict) -> str:
             f"(forward {found['forward']:.0%}, backward {found['backward']:.0%}, optimizer {found['optimizer']:.0%})")
 
 
-MEASURES = {"sampler": _measure_sampler, "rule": _measure_rule, "training": _measure_training}
-SUMMARIES = {"sampler": _sampler_summary, "rule": _rule_summary, "training": _training_summary}
+MEASURES = {"sampler": _measure_sampler, "scaling": _measure_scaling, "rule": _measure_rule,
+            "training": _measure_training}
+SUMMARIES = {"sampler": _sampler_summary, "scaling": _scaling_summary, "rule": _rule_summary,
+             "training": _training_summary}

@@ -1,6 +1,7 @@
-"""How fast the sampler is on this machine: against the reference way, and against the forward pass alone.
+"""How fast the sampler is on this machine: against the reference way, against the forward pass alone, and against itself
+with more draws and more images.
 
-All ways are timed in one run on one network, in turns, and the medians compared: ratios hold where speeds drift.
+Everything is timed in one run on one network, in turns, and the medians compared: ratios hold where speeds drift.
 """
 
 import statistics
@@ -23,6 +24,7 @@ SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
 REFERENCE_BATCH = 1000
 BATCHES = (32, 64, 128)  # of the bare forward pass, the best of which counts
 THETAS = np.arange(101) / 100
+TIMES = (1, 2, 4, 8)     # as many draws, to see how the time grows
 
 Way = Callable[[int], None]  # makes so many draws
 
@@ -33,13 +35,12 @@ def measure_sampler(*, network: str = "cifar_resnet20", seconds: float = 3.0, re
 
     seconds: about how long each way runs in each repeat, in whole batches.
     """
-    cifar10 = info("cifar10")
-    model = models.build(network, num_classes=10, mean=cifar10.mean, std=cifar10.std).eval()
-    images = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    model, images = _network(network), _images(IMAGES)
     place = runtime.devices(device)[0]
     prepared = prepare(model, None, shape=(3, 32, 32), num_classes=10, precision="float32", device=place)
     workers = workers or (runtime.cores() if place.type == "cpu" else 1)
-    ways = {"sampler": (lambda draws: _sample(model, images, draws, device=device, workers=workers), IMAGES * CHUNK * workers),
+    ways = {"sampler": (lambda draws: _sample(model, images, draws // IMAGES, device=device, workers=workers),
+                        IMAGES * CHUNK * workers),
             "reference": (lambda draws: _reference(model, images[0].float() / 255, draws, device=place), REFERENCE_BATCH)}
     for batch in _batches(prepared, place):
         ways[f"forward, batch {batch}"] = _forward(prepared, batch=batch, device=place, workers=workers), batch * workers
@@ -48,6 +49,45 @@ def measure_sampler(*, network: str = "cifar_resnet20", seconds: float = 3.0, re
     return {"network": network, "backend": prepared.backend, "workers": workers, "repeats": repeats,
             "draws_per_second": speeds, "sampler_over_reference": speeds["sampler"] / speeds["reference"],
             "sampler_over_forward": speeds["sampler"] / forward}
+
+
+def measure_scaling(*, network: str = "small", seconds: float = 3.0, repeats: int = 5, device: str = "auto",
+                    workers: int | None = None) -> dict:
+    """Seconds (medians) of whole runs with once to eight times the draws an image, and the images: how the time grows.
+
+    draws_ratio, images_ratio: the time of a draw in the largest run over that in the smallest; 1 where time is linear.
+    seconds: about how long a run of medium size takes.
+    """
+    model, images = _network(network), _images(IMAGES * TIMES[-1])
+
+    def run(images: Tensor, draws: int) -> float:
+        start = time.perf_counter()
+        _sample(model, images, draws, device=device, workers=workers)
+        return time.perf_counter() - start
+
+    run(images[:IMAGES], CHUNK)  # prepares the network, once for all
+    draws = CHUNK * max(1, round(seconds / run(images[:IMAGES], 4 * CHUNK)))  # a quarter of the seconds
+    runs = {"draws": {times * draws: (images[:IMAGES], times * draws) for times in TIMES},
+            "images": {times * IMAGES: (images[:times * IMAGES], draws) for times in TIMES}}
+    taken = {axis: {size: [] for size in sizes} for axis, sizes in runs.items()}
+    with progress("bench", repeats * 2 * len(TIMES), "runs") as bar:
+        for _ in range(repeats):
+            for axis, sizes in runs.items():
+                for size, arguments in sizes.items():
+                    taken[axis][size].append(run(*arguments))
+                    bar.advance(note=f"{axis} = {size:,}")
+    medians = {axis: {size: statistics.median(found) for size, found in sizes.items()} for axis, sizes in taken.items()}
+    return {"network": network, "repeats": repeats, "seconds": medians,
+            **{f"{axis}_ratio": sizes[max(sizes)] / sizes[min(sizes)] / TIMES[-1] for axis, sizes in medians.items()}}
+
+
+def _network(name: str) -> nn.Module:
+    cifar10 = info("cifar10")
+    return models.build(name, num_classes=10, mean=cifar10.mean, std=cifar10.std).eval()
+
+
+def _images(count: int) -> Tensor:
+    return torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def _in_turns(ways: dict[str, tuple[Way, int]], *, seconds: float, repeats: int) -> dict[str, float]:
@@ -68,9 +108,10 @@ def _in_turns(ways: dict[str, tuple[Way, int]], *, seconds: float, repeats: int)
     return {name: statistics.median(found) for name, found in speeds.items()}
 
 
-def _sample(model: nn.Module, images: Tensor, draws: int, *, device: str, workers: int) -> None:
-    sample(model, images, sigma=SIGMA, num_classes=10, n0=N0, n=draws // IMAGES - N0, n_predict=0, seed=0, chunk=CHUNK,
-           device=device, workers=workers, progress=False)
+def _sample(model: nn.Module, images: Tensor, draws: int, *, device: str, workers: int | None) -> None:
+    """So many draws of each image."""
+    sample(model, images, sigma=SIGMA, num_classes=10, n0=N0, n=draws - N0, n_predict=0, seed=0, chunk=CHUNK, device=device,
+           workers=workers, progress=False)
 
 
 @torch.inference_mode()
