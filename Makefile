@@ -12,7 +12,7 @@ repro: $(VENV)/.installed
 	@aces summary
 
 test: $(VENV)/.installed-test
-	pytest
+	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/test_pipeline.py tests  # the longest first
 
 env: $(VENV)/.installed
 
@@ -23,13 +23,17 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 
+# pip would compile every module there is, for minutes; Python compiles those that are imported, once, if it may keep them.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
+
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(INSTALL) .
 	touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,ray,docs]'
-	touch $@
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[test,ray,docs]'
+	touch $(VENV)/.installed $@
 
 clean:
 	rm -rf $(VENV) site
