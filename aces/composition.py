@@ -27,7 +27,7 @@ from aces.counts import BINS, Counts, Looks, Round
 from aces.errors import InputError
 from aces.sequential import first_answer, group_lower_bound, looks_of
 from aces.smoothing import ABSTAIN, guessed, winner
-from aces.statistics import check_alpha, is_majority, radius
+from aces.statistics import check_alpha, is_majority, lower_bound, radius
 
 MULTIPLICITIES = ("iut", "bonferroni")
 
@@ -79,6 +79,13 @@ def certify(counts: Counts, core: np.ndarray, *, sigma: float, alpha: float, the
     selection = np.where(certifies, 1, -1) * radius(p_select, sigma=sigma)
     outcomes = combine(selection, radius(p_class, sigma=sigma), counts.guess, core)
     return replace(outcomes, p_select=p_select, p_class=p_class)
+
+
+def ceiling(counts: Counts, *, sigma: float, alpha: float, multiplicity: str = "iut") -> float:
+    """The largest radius `certify` can give from so many draws: all of them agree. No average certified radius exceeds it."""
+    looks = looks_of(counts, Round.BOUND)
+    level = alpha if multiplicity == "iut" else alpha / 2
+    return float(radius(lower_bound(looks.draws, looks.draws, alpha=level * looks.spend).max(), sigma=sigma))
 
 
 def combine(selection: np.ndarray, class_radius: np.ndarray, guess: np.ndarray, core: np.ndarray) -> Outcomes:

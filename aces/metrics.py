@@ -9,7 +9,6 @@ import pandas as pd
 
 from aces.composition import ABSTAIN, Outcomes, Route
 from aces.smoothing import Smoothed
-from aces.statistics import max_radius
 
 LEVEL = 0.95  # of the bootstrap intervals
 
@@ -69,11 +68,11 @@ def individual(smoothed: Smoothed, natural: np.ndarray, label: np.ndarray, *, ra
     }
 
 
-def summary(curve: pd.DataFrame, *, n: int, sigma: float, alpha: float) -> dict[str, float]:
-    """The curve in a few numbers, with the ACR's ceiling: what it would be if every draw of every image were right."""
+def summary(curve: pd.DataFrame, *, ceiling: float) -> dict[str, float]:
+    """The curve in a few numbers, with the ACR's ceiling (`aces.composition.ceiling`)."""
     first, last, best = curve.iloc[0], curve.iloc[-1], curve.loc[curve["acr"].idxmax()]
     return {
-        "acr_ceiling": float(max_radius(n, sigma=sigma, alpha=alpha)),
+        "acr_ceiling": ceiling,
         "acr_max": float(best["acr"]), "acr_max_theta": float(best["theta"]),
         "nac_first_theta": float(first["nac"]), "nac_last_theta": float(last["nac"]),
         "abstention_max": float(curve["abstention"].max()),

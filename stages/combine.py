@@ -22,7 +22,8 @@ def combine(params: Params, run: StageRun) -> dict:
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
         "certify": alone(params, counts, sigma=params.sigma),
-        **metrics.summary(curve, n=params.sample.n, sigma=params.sigma, alpha=settings.alpha),
+        **metrics.summary(curve, ceiling=composition.ceiling(counts, sigma=params.sigma, alpha=settings.alpha,
+                                                             multiplicity=settings.multiplicity)),
     }
 
     RESULTS.mkdir(exist_ok=True)

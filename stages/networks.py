@@ -17,8 +17,8 @@ from aces.training import Method, train_network
 
 
 def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Train, method: Method, sigma: float,
-          training: data.TrainSet, num_classes: int) -> tuple[nn.Module, dict]:
-    """A freshly trained network and its summary; every epoch is tracked."""
+          training: data.TrainSet, num_classes: int, metadata: dict) -> dict:
+    """Train a network and write it, with `metadata`, to its file; its summary. Every epoch is tracked."""
     info = data.info(params.dataset.name)
     torch.manual_seed(zlib.crc32(f"{params.seed} {role}".encode()))
     network = models.build(arch, num_classes=num_classes, mean=info.mean, std=info.std)
@@ -28,12 +28,15 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
         history.append(metrics)
         run.log_metrics(metrics, step=epoch)
 
+    def on_end(trained: nn.Module) -> None:
+        _write(params, trained, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
+
     network = train_network(network, training, settings=settings, method=method, sigma=sigma, seed=params.seed,
                             device=runtime.from_environment().device, scratch=runtime.scratch() / "training",
-                            title=role, on_epoch=on_epoch)
+                            title=role, on_epoch=on_epoch, on_end=on_end)
     if int(os.environ.get("RANK", 0)) > 0:
-        sys.exit(0)  # the main process has the same network and writes it
-    return network, {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+        sys.exit(0)  # the main process has the same network and has written it
+    return {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
 
 
 def use_all_gpus(stage: str, run: StageRun) -> None:
@@ -58,11 +61,6 @@ def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: 
     _write(params, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
            checkpoint=Path(checkpoint).name)
     return {"parameters": _count(found.module)}
-
-
-def write_network(params: Params, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
-    info = data.info(params.dataset.name)
-    _write(params, network, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
 
 
 def published(checkpoint: str) -> bool:

@@ -19,11 +19,10 @@ def train_certify(params: Params, run: StageRun) -> dict:
         summary = networks.take(params, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
     else:
         networks.use_all_gpus("stages.train_certify", run)
-        network, summary = networks.train(
-            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
-            method=methods.resolve(certify, params.sigma), training=networks.read_training(params), num_classes=classes)
-        networks.write_network(params, network, role="certify", arch=certify.arch, num_classes=classes,
-                               method=certify.method, sigma=params.sigma)
+        summary = networks.train(
+            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma, num_classes=classes,
+            method=methods.resolve(certify, params.sigma), training=networks.read_training(params),
+            metadata={"method": certify.method, "sigma": params.sigma})
     write_teacher(params)
     return summary
 

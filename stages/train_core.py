@@ -15,10 +15,8 @@ def train_core(params: Params, run: StageRun) -> dict:
     if networks.published(core.checkpoint):
         return networks.take(params, core.checkpoint, role="core", arch=core.arch, num_classes=classes)
     networks.use_all_gpus("stages.train_core", run)
-    network, summary = networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0,
-                                      method=methods.standard(), training=networks.read_training(params), num_classes=classes)
-    networks.write_network(params, network, role="core", arch=core.arch, num_classes=classes)
-    return summary
+    return networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0, num_classes=classes,
+                          method=methods.standard(), training=networks.read_training(params), metadata={})
 
 
 if __name__ == "__main__":

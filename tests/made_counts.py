@@ -52,17 +52,17 @@ def assemble(counted, scores, invalid, settings) -> Counts:
                   settings=settings)
 
 
-def with_looks(counts: Counts, rng, *, shares=(0.25, 0.5, 1.0), spend=(0.05, 0.1, 0.85)) -> Counts:
-    """The same draws, looked at on the way: each image stops a round after one, two or three looks."""
-    looks = {round_: _looks(counts, rng, round_, draws=np.array([int(share * n) for share in shares]), spend=np.array(spend))
+def with_looks(counts: Counts, rng, *, shares=(0.25, 0.5, 1.0), spend=(0.05, 0.1, 0.85), stop: bool = True) -> Counts:
+    """The same draws, looked at on the way: each image stops a round after one, two or three looks, or never."""
+    looks = {round_: _looks(counts, rng, round_, draws=np.array([int(share * n) for share in shares]), spend=np.array(spend), stop=stop)
              for round_, n in ((Round.BOUND, counts.settings.n), (Round.PREDICT, counts.settings.n_predict))}
     return Counts(**{**vars(counts), "looks": looks})
 
 
-def _looks(counts: Counts, rng, round_: Round, *, draws, spend) -> Looks:
+def _looks(counts: Counts, rng, round_: Round, *, draws, spend, stop: bool) -> Looks:
     images, classes = counts.classes.shape[1:]
     entropy, counted = np.zeros((len(draws), images, BINS + 1), np.int64), np.zeros((len(draws), images, classes), np.int64)
-    made = rng.integers(1, len(draws) + 1, size=images)
+    made = rng.integers(1, len(draws) + 1, size=images) if stop else np.full(images, len(draws))
     for i in range(images):
         scores, labels, invalid = counts.entropy[round_, i], counts.classes[round_, i], counts.invalid[round_, i]
         for j in range(len(draws) - 1, -1, -1):  # an earlier look holds some of the draws of the next

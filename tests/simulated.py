@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from aces import composition, metrics, params, smoothing, statistics
+from aces import composition, metrics, params, smoothing
 from aces.counts import BINS, Counts, Settings
 from aces.data import EvalSet
 from aces.reporting import Inputs
@@ -38,7 +38,7 @@ def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core:
         "route": pd.Categorical.from_codes(outcomes.route.ravel(), [route.name.lower() for route in composition.Route]),
         "natural_prediction": natural.ravel()})
     summary = {"core": {"nac": float((core == counts.label).mean())}, "certify": alone,
-               "acr_ceiling": float(statistics.max_radius(settings.sample.n, sigma=settings.sigma, alpha=combine.alpha))}
+               "acr_ceiling": composition.ceiling(counts, sigma=settings.sigma, alpha=combine.alpha)}
     return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve,
                   metrics=summary, baseline=_baseline(alone, curve, settings) if baseline else None,
                   provenance={"sha256": {"models/core.safetensors": "0" * 64}, "versions": {"python": "3.11"}})

@@ -9,7 +9,7 @@ import naive
 from aces import composition, smoothing
 from aces.composition import ABSTAIN, Route
 from aces.errors import InputError
-from made_counts import from_joint, random_counts
+from made_counts import from_joint, random_counts, with_looks
 from worlds import WORLDS, false_claims, independent, truth
 
 MODES = ("iut", "bonferroni")
@@ -34,6 +34,17 @@ def test_the_rule_agrees_with_the_algorithm_boxes(seed, mode, alpha, looks, n0, 
             assert outcomes.radius[i, t] == pytest.approx(radius, rel=1e-9)
             assert Route(outcomes.route[i, t]).name == route
             assert natural[i, t] == naive.predict_one(counts, i, core[i], alpha=alpha, theta=theta, multiplicity=mode)
+
+
+@pytest.mark.parametrize("mode, expected", [("iut", "0.95286"), ("bonferroni", "0.94694")])
+def test_the_ceiling_is_what_draws_that_all_agree_certify(mode, expected):
+    """The two numbers: ppf(0.001 ** 1e-5) / 4 and ppf(0.0005 ** 1e-5) / 4; the published log has the second as 0.947."""
+    everything = dict(images=1, n0=10, n_predict=10, rng=np.random.default_rng(0))
+    counts = from_joint([[0, 0], [0, 1]], n=100_000, **everything)
+    assert f"{composition.ceiling(counts, sigma=0.5, alpha=0.001, multiplicity=mode) / 2:.5f}" == expected
+    for counts in (counts, with_looks(from_joint([[0, 0], [0, 1]], n=400, **everything), np.random.default_rng(1), stop=False)):
+        outcomes = composition.certify(counts, np.array([0]), sigma=0.5, alpha=0.001, thetas=[0.5], multiplicity=mode)
+        assert outcomes.radius.item() == composition.ceiling(counts, sigma=0.5, alpha=0.001, multiplicity=mode)
 
 
 # --- Soundness by simulation: images whose probabilities are known, at the worst cases. -------------------------------

@@ -1,6 +1,7 @@
 """The training loop: it learns, repeats itself to the byte, and goes on after a kill."""
 
 import dataclasses
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,26 @@ def test_it_learns(digits, tmp_path):
     assert all(set(metrics) == {"loss", "accuracy", "lr"} for _, metrics in history)
     assert history[-1][1]["loss"] < history[0][1]["loss"] / 3 and history[-1][1]["accuracy"] > 0.8
     assert not network.training and not list(tmp_path.iterdir())
+
+
+def test_the_state_stays_until_the_network_is_written(digits, tmp_path):
+    """A full disk at the very end costs nothing but the writing."""
+    _, training = digits
+    steps, written = [], []
+
+    def counted(network, batch, **rest) -> Loss:
+        steps.append(batch.epoch)
+        return GAUSSIAN.loss(network, batch, **rest)
+
+    def disk_full(network):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError):
+        train(fresh(), training, tmp_path, method=Method("gaussian", counted), on_end=disk_full)
+    made = len(steps)
+    network = train(fresh(), training, tmp_path, method=Method("gaussian", counted), on_end=lambda it: written.append(fingerprint(it)))
+    assert made == len(steps) > 0 and written == [fingerprint(network)]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", params.METHODS)

@@ -26,18 +26,21 @@ from aces.training.sources import open_source
 LOOK_EVERY = 10  # steps between two looks at the loss: each look waits for the GPU
 
 OnEpoch = Callable[[int, dict[str, float]], None]
+OnEnd = Callable[[nn.Module], None]
 
 
 def train_network(network: nn.Module, data: TrainSet, *, settings: Train, method: Method, sigma: float, seed: int,
-                  device: str = "auto", scratch: Path, title: str, on_epoch: OnEpoch | None = None) -> nn.Module:
+                  device: str = "auto", scratch: Path, title: str, on_epoch: OnEpoch | None = None,
+                  on_end: OnEnd | None = None) -> nn.Module:
     """Train `network` (pixels in [0, 1] -> logits) in place; it is returned on the CPU, in evaluation mode.
 
     The same arguments give the same weights on one machine, whether the run was interrupted or not: after each epoch
     the state is kept in `scratch`, and all randomness is keyed by (seed, title, epoch). `on_epoch(epoch, metrics)` gets
     the mean loss and accuracy over the epoch's training batches and the last learning rate; a resumed run repeats the
-    calls of the epochs it skips. The state is removed at the end.
+    calls of the epochs it skips. `on_end(network)` is the place to write the trained network: the state is removed only
+    after it, so nothing is lost where the disk is full.
 
-    Started by `torchrun`, the processes share every batch, and only the first calls `on_epoch` and writes to `scratch`.
+    Started by `torchrun`, the processes share every batch, and only the first makes these calls and writes to `scratch`.
     """
     device = distributed.choose_device(device)
     group = distributed.join(device)
@@ -57,9 +60,12 @@ def train_network(network: nn.Module, data: TrainSet, *, settings: Train, method
                         checkpoint.write(training.state(history))
                 if group.main and on_epoch is not None:
                     on_epoch(epoch, history[epoch])
+        network = network.cpu().eval()
         if group.main:
+            if on_end is not None:
+                on_end(network)
             checkpoint.remove()
-    return network.cpu().eval()
+    return network
 
 
 class _Training:
