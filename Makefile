@@ -11,8 +11,9 @@ repro: $(VENV)/.installed
 	dvc repro
 	@aces summary
 
+# Two processes, one thread each; the longest file first.
 test: $(VENV)/.installed-test
-	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/test_pipeline.py tests  # the longest first
+	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/test_pipeline.py tests
 
 env: $(VENV)/.installed
 
