@@ -119,8 +119,8 @@ class ACES:
         if classes is not None and len(classes) != num_classes:
             raise InputError(f"classes has {len(classes)} names: expected num_classes={num_classes}")
         composition.places_of(theta)  # refuses a theta off the grid
-        self.sigma, self.theta, self.num_classes = float(sigma), float(theta), num_classes
-        self.classes = None if classes is None else list(classes)
+        self.sigma, self.theta, self.num_classes = float(sigma), float(theta), int(num_classes)
+        self.classes = None if classes is None else [str(name) for name in classes]
         self.shape, self.resize = None if shape is None else tuple(shape), resize
         self.device, self.workers = device, workers
 
@@ -138,13 +138,15 @@ class ACES:
                 answer is sure.
             radius: With `adaptive`, ask only whether an image is certified within this radius. Its certificate then has
                 this radius, or abstains.
-            multiplicity: `iut`, or `bonferroni` as in the paper.
+            multiplicity: `iut`, or `bonferroni` as in the paper. A question about one `radius` is always answered by the
+                intersection-union argument.
             seed: Repeats the draws of an earlier call with the same images; by default they are fresh.
             progress: Show a progress bar.
 
         Returns:
             One certificate an image.
         """
+        composition.check_multiplicity(multiplicity)
         draws = {"n0": n0, "n": n, "seed": _seed(seed), "progress": progress}
         if radius is not None:
             if not adaptive:

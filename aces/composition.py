@@ -150,6 +150,11 @@ def places_of(thetas) -> np.ndarray:
     return places.astype(np.int64)
 
 
+def check_multiplicity(multiplicity: str) -> None:
+    if multiplicity not in MULTIPLICITIES:
+        raise InputError(f"multiplicity={multiplicity!r}: expected one of {', '.join(MULTIPLICITIES)}")
+
+
 def _votes(scores: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How many draws select 1 and 0 at each theta; scores: (..., BINS + 1) histogram of the valid draws."""
     below = np.cumsum(scores, axis=-1)
@@ -181,8 +186,7 @@ def _bound(k: np.ndarray, looks: Looks, *, alpha: float, split: np.ndarray) -> n
 
 def _checked(counts: Counts, core: np.ndarray, *, alpha: float, multiplicity: str) -> np.ndarray:
     check_alpha(alpha)
-    if multiplicity not in MULTIPLICITIES:
-        raise InputError(f"multiplicity={multiplicity!r}: expected one of {', '.join(MULTIPLICITIES)}")
+    check_multiplicity(multiplicity)
     core = np.asarray(core)
     if core.shape != counts.guess.shape:
         raise InputError(f"core has shape {core.shape}: expected one class for each of the {len(counts.guess)} images")

@@ -11,3 +11,9 @@ class InputError(ValueError):
     Commands and stages print it as one line, without a traceback, and exit with status 2.
     Everything else that is raised is a defect and keeps its traceback.
     """
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

@@ -18,6 +18,7 @@ from mlflow.pyfunc import PythonModel
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
 import aces
+from aces import runtime
 from aces.api import ACES, Certificate
 from aces.errors import InputError
 
@@ -34,7 +35,7 @@ class Served(PythonModel):
 
     def load_context(self, context) -> None:
         # The server's threads are the parallelism: one worker a request.
-        self._model = ACES.load(context.artifacts[ARTIFACT], workers=1)
+        self._model = ACES.load(context.artifacts[ARTIFACT], device=runtime.from_environment().device, workers=1)
         self._model.predict(_grey(self._model), n=100)  # so that the first request need not wait for the set-up
 
     def predict(self, context, model_input: np.ndarray, params=None) -> pd.DataFrame:

@@ -57,10 +57,12 @@ def run(args: argparse.Namespace) -> int:
 
 def load_model(args: argparse.Namespace):
     """The model asked for, and the parameters of the pipeline if it is the pipeline's."""
-    from aces import params
+    from aces import params, runtime
     from aces.api import ACES
+    environment = runtime.from_environment()
+    where = {"device": environment.device, "workers": environment.workers}
     settings = params.load() if args.model is None else None
-    model = ACES.from_pipeline() if args.model is None else ACES.load(args.model)
+    model = ACES.from_pipeline(**where) if args.model is None else ACES.load(args.model, **where)
     return (model if args.theta is None else model.at(theta=args.theta)), settings
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aces.counts import Settings
 from aces.errors import InputError
-from aces.sampling.forward import Forward, Network
+from aces.sampling.forward import Forward, Network, opened
 from aces.sampling.noise import generator
 from aces.sampling.tally import Tally
 from aces.sampling.units import Unit
@@ -47,7 +47,7 @@ class Counter:
         if here != self.network.backend:
             raise InputError(f"{os.uname().nodename} would run the network by {here}, the others by {self.network.backend}: "
                              "give every node the same environment and the same kind of device")
-        forward = self.network.open(device)
+        forward = opened(self.network, device)
         return lambda job, stop: self._count(job, forward, device, stop)
 
     @torch.inference_mode()
@@ -81,21 +81,33 @@ def _rows(unit: Unit) -> list[tuple[int, int]]:
 
 
 def _batches(job: Job, pixels: Tensor, *, size: int, settings: Settings) -> Iterator[Tensor]:
-    """Noisy copies of the images, piece after piece, in batches of `size` that share one buffer.
-
-    A piece's noise comes from its own generator; a batch may end within a piece, and may hold several.
-    """
+    """Noisy copies of the images, piece after piece, in batches of `size` that share one buffer; one may hold several pieces."""
     batch = torch.empty((min(size, job.unit.draws), *pixels.shape[1:]), device=pixels.device)
     filled = 0
-    for piece, (row, left) in zip(job.unit.pieces, _rows(job.unit)):
-        noise = generator(seed=settings.seed, model=settings.model, index=int(job.index[row]), round=job.unit.round,
-                          chunk=piece.chunk, device=pixels.device)
-        while left:
-            step = min(left, len(batch) - filled)
-            batch[filled:filled + step].normal_(0.0, settings.sigma, generator=noise).add_(pixels[row])
-            filled, left = filled + step, left - step
+    for draws in _blocks(job, pixels, size=size, settings=settings):
+        if filled == 0 and len(draws) == len(batch):
+            yield draws
+            continue
+        while len(draws):
+            step = min(len(draws), len(batch) - filled)
+            batch[filled:filled + step] = draws[:step]
+            filled, draws = filled + step, draws[step:]
             if filled == len(batch):
                 yield batch
                 filled = 0
     if filled:
         yield batch[:filled]
+
+
+def _blocks(job: Job, pixels: Tensor, *, size: int, settings: Settings) -> Iterator[Tensor]:
+    """The noisy copies in blocks of at most `size`, in a buffer that is used again.
+
+    A piece's noise comes from its own generator, in blocks counted from its own start: how a request is cut can change what
+    torch draws, and a piece's draws must not depend on its neighbours.
+    """
+    block = torch.empty((min(size, job.unit.draws), *pixels.shape[1:]), device=pixels.device)
+    for piece, (row, draws) in zip(job.unit.pieces, _rows(job.unit)):
+        noise = generator(seed=settings.seed, model=settings.model, index=int(job.index[row]), round=job.unit.round,
+                          chunk=piece.chunk, device=pixels.device)
+        for start in range(0, draws, size):
+            yield block[:min(size, draws - start)].normal_(0.0, settings.sigma, generator=noise).add_(pixels[row])

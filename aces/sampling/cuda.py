@@ -1,56 +1,60 @@
 """The forward pass on a GPU: compiled, in half precision if asked, recorded once and replayed as a CUDA graph."""
 
-from collections.abc import Callable
+import threading
 
 import torch
 from torch import Tensor, nn
 
 from aces.console import errors
 
+_recording = threading.Lock()  # a process records one graph at a time
 
-def record(module: nn.Module, *, batch: int, shape: tuple[int, int, int], precision: str,
-           device: torch.device) -> Callable[[Tensor], list[Tensor]]:
-    """`module` on `device` as a graph of fixed batch size; a smaller batch leaves rows unused."""
-    dtype = getattr(torch, precision)
-    x = torch.zeros((batch, *shape), device=device).contiguous(memory_format=torch.channels_last)
 
-    def run(network):
+class Recording:
+    """`module` on `device` as a graph of fixed batch size; a smaller batch leaves rows unused. Any thread may call it.
+
+    A graph reads the weights where they lie but does not keep them there: this object does.
+    """
+
+    def __init__(self, module: nn.Module, *, batch: int, shape: tuple[int, int, int], precision: str, device: torch.device):
+        self._x = torch.zeros((batch, *shape), device=device).contiguous(memory_format=torch.channels_last)
+        self._dtype, self._device, self._lock = getattr(torch, precision), device, threading.Lock()
+        with _recording, torch.cuda.device(device):
+            self._network = self._compiled(module)
+            # A stream of this device: torch's own for recording belongs to the first device that ever recorded.
+            stream = torch.cuda.Stream(device)
+            self._warm_up(stream)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+                self._outputs = self._run(self._network)
+
+    def __call__(self, draws: Tensor) -> list[Tensor]:
+        with self._lock, torch.cuda.device(self._device):
+            self._x[:len(draws)].copy_(draws)
+            self._graph.replay()
+            return [output[:len(draws)].clone() for output in self._outputs]  # the next replay overwrites them
+
+    def _run(self, network: nn.Module) -> tuple[Tensor, ...]:
         # TF32 would make float32 mean something else; the cache of cast weights must not outlive a recording.
         with (torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
-              torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False)):
-            return network(x)
+              torch.autocast("cuda", dtype=self._dtype, enabled=self._dtype != torch.float32, cache_enabled=False)):
+            return network(self._x)
 
-    with torch.cuda.device(device):
-        network = _compiled(module, run)
-        _warm_up(network, run)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            outputs = run(network)
+    def _compiled(self, module: nn.Module) -> nn.Module:
+        """The module compiled, or itself where the compiler is missing or fails."""
+        try:
+            network = torch.compile(module, dynamic=False)
+            self._run(network)
+            return network
+        except Exception as error:
+            errors.print(f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
+                         markup=False)
+            return module
 
-    def forward(draws: Tensor) -> list[Tensor]:
-        x[:len(draws)].copy_(draws)
-        graph.replay()
-        return [output[:len(draws)].clone() for output in outputs]  # the next replay overwrites them
-    return forward
-
-
-def _compiled(module: nn.Module, run) -> nn.Module:
-    """The module compiled, or itself where the compiler is missing or fails."""
-    try:
-        network = torch.compile(module, dynamic=False)
-        run(network)
-        return network
-    except Exception as error:
-        errors.print(f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
-                     markup=False)
-        return module
-
-
-def _warm_up(network: nn.Module, run) -> None:
-    """Let libraries choose their kernels and take their memory before the recording, on a stream of its own."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run(network)
-    torch.cuda.current_stream().wait_stream(stream)
+    def _warm_up(self, stream) -> None:
+        """Let libraries choose their kernels and take their memory before the recording."""
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._run(self._network)
+        torch.cuda.current_stream().wait_stream(stream)

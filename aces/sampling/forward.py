@@ -8,10 +8,12 @@ import contextlib
 import copy
 import functools
 import logging
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +21,17 @@ from torch.fx.experimental.optimization import fuse
 
 from aces import models
 from aces.console import errors
-from aces.errors import InputError
-from aces.sampling import cuda
+from aces.errors import InputError, first_line
+from aces.sampling.cuda import Recording
 
 Forward = Callable[[Tensor], list[Tensor]]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
 
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
 _TOLERANCE = 1e-2     # of the logits' scale: far above rounding (3e-4), far below another network
+_SAME = 1e-4          # of a network run twice in the same way
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnnxNetwork:
     """ONNX Runtime on a CPU, one thread a call: batch norm is folded into the convolutions, layouts are blocked."""
 
@@ -53,7 +56,7 @@ class OnnxNetwork:
         return lambda x: [torch.from_numpy(logits) for logits in session.run(None, {name: x.numpy()})]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TorchNetwork:
     """torch, channels-last; on a GPU compiled and recorded as a CUDA graph."""
 
@@ -70,14 +73,26 @@ class TorchNetwork:
 
     def open(self, device: torch.device) -> Forward:
         module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
-        if device.type == "cuda":
-            return cuda.record(module, batch=self.batch, shape=self.shape, precision=self.precision, device=device)
         autocast = functools.partial(torch.autocast, device.type, enabled=self.precision != "float32",
                                      dtype=getattr(torch, self.precision) if self.precision != "float32" else None)
 
         def forward(x: Tensor) -> list[Tensor]:
             with autocast():
                 return list(module(x.contiguous(memory_format=torch.channels_last)))
+        return forward if device.type == "cpu" else self._recorded(module, forward, device)
+
+    @torch.inference_mode()
+    def _recorded(self, module: nn.Module, forward: Forward, device: torch.device) -> Forward:
+        """The network as a CUDA graph, if that gives the network's logits; else as it is."""
+        try:
+            recording = Recording(module, batch=self.batch, shape=self.shape, precision=self.precision, device=device)
+            example = _example(self.shape).to(device)
+            if all(map(_agree, forward(example), recording(example))):
+                return recording
+            reason = "its logits differ"
+        except RuntimeError as error:  # such as a network whose path depends on its input
+            reason = first_line(error)
+        errors.print(f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more slowly", markup=False)
         return forward
 
 
@@ -95,7 +110,17 @@ class _Stack(nn.Module):
         return tuple(network(x) for network in self.networks)
 
 
-_known: "weakref.WeakKeyDictionary[nn.Module, tuple[tuple, Network]]" = weakref.WeakKeyDictionary()
+class _Prepared(NamedTuple):
+    """A network that was prepared, and what it was then."""
+
+    key: tuple
+    logits: list[Tensor]  # of one image
+    network: Network
+
+
+_known: "weakref.WeakKeyDictionary[nn.Module, _Prepared]" = weakref.WeakKeyDictionary()
+_opened: "weakref.WeakKeyDictionary[Network, dict[torch.device, Forward]]" = weakref.WeakKeyDictionary()
+_opening = threading.Lock()
 
 
 def prepare(model: nn.Module, select: nn.Module | None, *, shape: tuple[int, int, int], num_classes: int, precision: str,
@@ -105,13 +130,22 @@ def prepare(model: nn.Module, select: nn.Module | None, *, shape: tuple[int, int
     shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
     key = (hash_of(model, select), id(select), shape, num_classes, precision, _place(device))
-    if model not in _known or _known[model][0] != key:
-        module = _frozen(model, select)
-        example = torch.rand((3, *shape), generator=torch.Generator().manual_seed(0))
-        logits = check(module, example, num_classes=num_classes)
-        probe = [float(f"{value:.4g}") for value in logits[0][0, :10].tolist()]
-        _known[model] = key, _choose(module, example, precision=precision, device=device, probe=probe)
-    return _known[model][1]
+    module, example = _frozen(model, select), _example(shape)
+    if model not in _known or _known[model].key != key or not _computes(module, example, _known[model].logits):
+        together = check(module, example, num_classes=num_classes)
+        logits = [each[:1] for each in together]
+        probe = [float(f"{value:.4g}") for each in logits for value in each[0, :10].tolist()]
+        _known[model] = _Prepared(key, logits, _choose(module, example, precision=precision, device=device, probe=probe))
+    return _known[model].network
+
+
+def opened(network: Network, device: torch.device) -> Forward:
+    """The network on a device, made callable there once: compiling and recording take long."""
+    with _opening:
+        places = _opened.setdefault(network, {})
+        if device not in places:
+            places[device] = network.open(device)
+        return places[device]
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
@@ -127,7 +161,7 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
         together = module(example)
         alone = module(example[:1])
     except Exception as error:
-        raise InputError(f"the network cannot run images of shape {shape}: {_line(error)}") from error
+        raise InputError(f"the network cannot run images of shape {shape}: {first_line(error)}") from error
     for name, logits, single, expected in zip(("network", "selection network"), together, alone, (num_classes, 2)):
         if not isinstance(logits, Tensor) or logits.shape != (len(example), expected):
             found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
@@ -139,6 +173,17 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
     return together
 
 
+@torch.inference_mode()
+def _computes(module: nn.Module, example: Tensor, logits: list[Tensor]) -> bool:
+    """Whether the networks still give these logits: not all of what they compute with need be in their state dicts."""
+    return all(map(functools.partial(_agree, tolerance=_SAME), logits, module(example[:1])))
+
+
+def _example(shape: tuple[int, int, int]) -> Tensor:
+    """(3, C, H, W) the same images each time, on which ways to run a network are compared."""
+    return torch.rand((3, *shape), generator=torch.Generator().manual_seed(0))
+
+
 def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch.device, probe: list[float]) -> Network:
     small = example[0].numel() <= _SMALL
     if device.type == "cpu" and precision == "float32":
@@ -147,7 +192,7 @@ def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch
             _check_same(network, module, example)
             return network
         except Exception as error:
-            errors.print(f"ONNX cannot express this network ({_line(error)}): torch runs it instead, more slowly",
+            errors.print(f"ONNX cannot express this network ({first_line(error)}): torch runs it instead, more slowly",
                          markup=False)
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
     return TorchNetwork(_folded(module, example), tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch,
@@ -182,9 +227,9 @@ def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
                 raise RuntimeError("its logits differ after export")
 
 
-def _agree(a: Tensor, b: Tensor) -> bool:
+def _agree(a: Tensor, b: Tensor, tolerance: float = _TOLERANCE) -> bool:
     scale = a.nan_to_num(0.0, 0.0, 0.0).abs().max().item()
-    return torch.allclose(a.float(), b.float(), rtol=0, atol=_TOLERANCE * (scale + 1e-3), equal_nan=True)
+    return a.shape == b.shape and torch.allclose(a.float(), b.float(), rtol=0, atol=tolerance * (scale + 1e-3), equal_nan=True)
 
 
 def _frozen(model: nn.Module, select: nn.Module | None) -> nn.Module:
@@ -215,9 +260,3 @@ def _version(package: str) -> str:
     from importlib.metadata import version
 
     return version(package).partition("+")[0]
-
-
-def _line(error: Exception) -> str:
-    """The first line of an error's text."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]

@@ -20,10 +20,9 @@ class LocalEngine:
     """Counts jobs on this machine's devices. As a context, it ends its threads."""
 
     def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
-        opened = {place: counter.open(place) for place in places}
-        if places[0].type == "cpu":
-            places = places * (workers or cores())
-        self._workers = [opened[place] for place in places[:workers]]
+        places = places * (workers or cores()) if places[0].type == "cpu" else places[:workers]
+        opened = {place: counter.open(place) for place in dict.fromkeys(places)}
+        self._workers = [opened[place] for place in places]
         self._mine, self._stop = threading.local(), threading.Event()
 
     def __enter__(self) -> "LocalEngine":

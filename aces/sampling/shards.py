@@ -150,7 +150,7 @@ def _check_probe(path: Path, about: dict, probe: list[float]) -> None:
         _write(path, json.dumps(about | {"probe": probe}, sort_keys=True))
         return
     scale = np.abs(np.nan_to_num(probe, posinf=0.0, neginf=0.0)).max(initial=0.0)
-    if not np.allclose(known, probe, rtol=0, atol=0.02 * scale, equal_nan=True):
+    if len(known) != len(probe) or not np.allclose(known, probe, rtol=0, atol=0.02 * scale, equal_nan=True):
         raise InputError(f"{path.parent} has draws of a network with the same weights that computes something else: "
                          f"`aces scratch --remove {path.parent.name[:8]}` removes them")
 
