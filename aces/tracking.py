@@ -30,6 +30,7 @@ PIPELINE = "aces.pipeline"    # tag of a parent run: the key its stages share
 STAGE = "aces.stage"          # tag of a nested run: its stage
 OUTPUT = "aces.output"        # tag of a nested run: digest of the metrics it wrote
 PARENT = "mlflow.parentRunId"
+MOST_FAILURES = 3  # of a stage: then it tracks no more, since each may wait for a server that does not answer
 
 
 def tracking_uri() -> str:
@@ -52,7 +53,7 @@ class StageRun:
         self.id: str | None = None
         self.parent: str | None = None
         self._client = None
-        self._warned = False
+        self._failures = 0
 
     def start(self, parameters: dict[str, object]) -> None:
         self._safely(lambda: self._start(parameters), starting=True)
@@ -131,10 +132,12 @@ class StageRun:
         try:
             return action()
         except Exception as error:  # whatever the store does, the work goes on
-            if not self._warned:
-                self._warned = True
+            self._failures += 1
+            if self._failures == 1:
                 errors.print(f"{self.stage}: MLflow tracking failed, the stage goes on: {_one_line(error)}",
                              style="yellow", markup=False, soft_wrap=True)
+            if self._failures == MOST_FAILURES:
+                self._client = None
             return None
 
     def _start(self, parameters: dict[str, object]) -> None:
@@ -241,6 +244,7 @@ def finished_runs() -> list[Run]:
 def _client():
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # a stage need not wait minutes for a server that is down
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     import mlflow
     from mlflow import MlflowClient
     _create_database()

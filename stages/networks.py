@@ -17,8 +17,8 @@ from aces.training import Method, train_network
 
 
 def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Train, method: Method, sigma: float,
-          training: data.TrainSet, num_classes: int, metadata: dict) -> dict:
-    """Train a network and write it, with `metadata`, to its file; its summary. Every epoch is tracked."""
+          training: data.TrainSet, num_classes: int) -> tuple[nn.Module, dict]:
+    """A freshly trained network and its summary; every epoch is tracked."""
     info = data.info(params.dataset.name)
     torch.manual_seed(zlib.crc32(f"{params.seed} {role}".encode()))
     network = models.build(arch, num_classes=num_classes, mean=info.mean, std=info.std)
@@ -28,23 +28,26 @@ def train(params: Params, run: StageRun, *, role: str, arch: str, settings: Trai
         history.append(metrics)
         run.log_metrics(metrics, step=epoch)
 
-    def on_end(trained: nn.Module) -> None:
-        _write(params, trained, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
-
     network = train_network(network, training, settings=settings, method=method, sigma=sigma, seed=params.seed,
                             device=runtime.from_environment().device, scratch=runtime.scratch() / "training",
-                            title=role, on_epoch=on_epoch, on_end=on_end)
+                            title=role, on_epoch=on_epoch)
     if int(os.environ.get("RANK", 0)) > 0:
-        sys.exit(0)  # the main process has the same network and has written it
-    return {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+        sys.exit(0)  # the main process has the same network and writes it
+    return network, {"parameters": _count(network)} | {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
 
 
-def use_all_gpus(stage: str, run: StageRun) -> None:
-    """Start `stage` again under torchrun, one process a GPU, where there are several and no device was chosen."""
-    gpus = torch.cuda.device_count()
-    if gpus > 1 and "RANK" not in os.environ and runtime.from_environment().device == "auto":
+def use_all_gpus(stage: str, run: StageRun, *, settings: Train, method: Method) -> None:
+    """Start `stage` again under torchrun, one process a GPU, where there are several and none was chosen.
+
+    Each step's images are shared equally, so of seven GPUs a batch of 256 uses four.
+    """
+    images, gpus = settings.batch // method.split, torch.cuda.device_count()
+    processes = max((count for count in range(1, gpus + 1) if images % count == 0), default=1)
+    if processes > 1 and "RANK" not in os.environ and runtime.from_environment().device in ("auto", "cuda"):
+        if processes < gpus:
+            console.print(f"training on {processes} of {gpus} GPUs, which {images} images a step can be shared by")
         run.discard()  # the main process of the new ones has a run of its own
-        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}",
+        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
                                   "-m", stage])
 
 
@@ -61,6 +64,11 @@ def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: 
     _write(params, found.module, role=role, arch=found.arch, num_classes=num_classes, mean=found.mean, std=found.std,
            checkpoint=Path(checkpoint).name)
     return {"parameters": _count(found.module)}
+
+
+def write_network(params: Params, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata) -> None:
+    info = data.info(params.dataset.name)
+    _write(params, network, role=role, arch=arch, num_classes=num_classes, mean=info.mean, std=info.std, **metadata)
 
 
 def published(checkpoint: str) -> bool:

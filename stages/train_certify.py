@@ -18,11 +18,13 @@ def train_certify(params: Params, run: StageRun) -> dict:
     if networks.published(certify.checkpoint):
         summary = networks.take(params, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
     else:
-        networks.use_all_gpus("stages.train_certify", run)
-        summary = networks.train(
-            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma, num_classes=classes,
-            method=methods.resolve(certify, params.sigma), training=networks.read_training(params),
-            metadata={"method": certify.method, "sigma": params.sigma})
+        method = methods.resolve(certify, params.sigma)
+        networks.use_all_gpus("stages.train_certify", run, settings=certify.train, method=method)
+        network, summary = networks.train(
+            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
+            method=method, training=networks.read_training(params), num_classes=classes)
+        networks.write_network(params, network, role="certify", arch=certify.arch, num_classes=classes,
+                               method=certify.method, sigma=params.sigma)
     write_teacher(params)
     return summary
 

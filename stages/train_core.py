@@ -11,12 +11,14 @@ from stages.runner import run_stage
 def train_core(params: Params, run: StageRun) -> dict:
     info = data.info(params.dataset.name)
     core, classes = params.core, info.num_classes
-    models.check_arch(params.certify.arch, num_classes=classes, channels=info.shape[0])  # before this training, not after it
+    models.check_arch(params.certify.arch, num_classes=classes, shape=info.shape)  # before this training, not after it
     if networks.published(core.checkpoint):
         return networks.take(params, core.checkpoint, role="core", arch=core.arch, num_classes=classes)
-    networks.use_all_gpus("stages.train_core", run)
-    return networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0, num_classes=classes,
-                          method=methods.standard(), training=networks.read_training(params), metadata={})
+    networks.use_all_gpus("stages.train_core", run, settings=core.train, method=methods.standard())
+    network, summary = networks.train(params, run, role="core", arch=core.arch, settings=core.train, sigma=0.0,
+                                      method=methods.standard(), training=networks.read_training(params), num_classes=classes)
+    networks.write_network(params, network, role="core", arch=core.arch, num_classes=classes)
+    return summary
 
 
 if __name__ == "__main__":

@@ -28,11 +28,13 @@ def train_select(params: Params, run: StageRun) -> dict:
     if networks.published(params.select.checkpoint):
         return networks.take(params, params.select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS)
     labelled = labelled_training_set(params)
-    networks.use_all_gpus("stages.train_select", run)
-    summary = networks.train(
-        params, run, role="select", arch=certify.arch, settings=certify.train, sigma=params.sigma, num_classes=OUTPUTS,
-        method=methods.resolve(certify, params.sigma), training=labelled,
-        metadata={"eta": params.select.eta, "sigma": params.sigma})
+    method = methods.resolve(certify, params.sigma)
+    networks.use_all_gpus("stages.train_select", run, settings=certify.train, method=method)
+    network, summary = networks.train(
+        params, run, role="select", arch=certify.arch, settings=certify.train, sigma=params.sigma,
+        method=method, training=labelled, num_classes=OUTPUTS)
+    networks.write_network(params, network, role="select", arch=certify.arch, num_classes=OUTPUTS,
+                           eta=params.select.eta, sigma=params.sigma)
     return summary | {"trained": 1, "certify_share": float(labelled.label.mean())}
 
 

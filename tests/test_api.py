@@ -136,7 +136,8 @@ def test_uint8_in_either_order_and_floats_are_the_same_images():
     nhwc = digits().image[:4]
     nchw = nhwc.transpose(0, 3, 1, 2)
     floats = torch.from_numpy(nchw.copy()).float() / 255
-    answers = [model.certify(x, n=200, seed=1) for x in (nhwc, nchw, torch.from_numpy(nhwc), floats, floats.numpy())]
+    flipped = nhwc[..., ::-1]  # of one channel: the same image, in a view that torch does not take
+    answers = [model.certify(x, n=200, seed=1) for x in (nhwc, nchw, flipped, torch.from_numpy(nhwc), floats, floats.numpy())]
     assert all(answer == answers[0] for answer in answers)
 
 
@@ -164,6 +165,8 @@ def test_wrong_images_are_refused(x, message):
     ({"core": lambda x: x}, "core is a function"),
     ({"num_classes": 3}, "core network gives shape"),
     ({"certify": Constant([0.0, 1.0, 2.0])}, "network gives shape"),
+    ({"core": nn.Linear(3, 2)}, r"core network cannot run images of shape \(1, 4, 4\): mat1 and mat2"),
+    ({"core": nn.LSTM(4, 4)}, "core network cannot run"),
 ])
 def test_wrong_models_are_refused(change, message):
     good = {"core": Constant([0.0, 1.0]), "certify": HalfSpace(), "sigma": 0.25, "theta": 0.5, "num_classes": 2}
@@ -229,6 +232,13 @@ def test_a_saved_model_gives_the_same_certificates(tmp_path):
     loaded = ACES.load(tmp_path / "model")
     assert loaded.certify(x, n=200, seed=2) == model.certify(x, n=200, seed=2)
     assert (loaded.shape, loaded.classes, loaded.sigma, loaded.theta) == (model.shape, model.classes, model.sigma, model.theta)
+
+
+def test_numbers_and_names_of_numpy_are_saved_too(tmp_path):
+    model = ACES(core=digits_model().networks["core"], certify=digits_model().networks["certify"], sigma=np.float32(0.25), theta=0.5,
+                 num_classes=np.int64(10), classes=np.array(list("0123456789")))
+    model.save(tmp_path)
+    assert ACES.load(tmp_path).classes == list("0123456789")
 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path):

@@ -348,6 +348,16 @@ def test_import_speaks_json(centred_state, digits, capsys):
     assert models.fingerprint(models.load_checkpoint(found["out"], dataset="digits")) == found["fingerprint"]
 
 
+def test_a_normalisation_that_was_not_checked_is_tried_when_there_are_images(centred_state, digits, capsys):
+    """Converted before the pipeline ran, by a rule that is wrong for this network: the pipeline's images correct it."""
+    assert cli.main(["import", str(checkpoint_of(centred_state)), "--dataset", "digits", "--out", "a.safetensors"]) == 0
+    assert "normalisation: full (the usual one, not checked" in capsys.readouterr().out
+    assert normalisation(models.import_checkpoint("a.safetensors", dataset="digits"))[0] == "full"
+    few = EvalSet(digits.image[:20], digits.label[:20], digits.index[:20], digits.classes)
+    assert models.import_checkpoint("a.safetensors", dataset="digits", evaluation=few).normalization == "full"  # 20 say nothing
+    assert models.import_checkpoint("a.safetensors", dataset="digits", evaluation=digits).normalization == "center"
+
+
 def test_import_of_a_network_near_chance_is_a_failed_check(digits, capsys):
     data.write_eval("data/digits/eval.npz", digits)
     module = models.build("tiny", num_classes=10, mean=(0.3,), std=(0.4,))

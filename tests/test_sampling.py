@@ -6,10 +6,11 @@ import torch
 from torch import nn
 
 import networks
-from aces.counts import BINS, Round, write_counts
+from aces.counts import BINS, Round, Settings, write_counts
 from aces.errors import InputError
-from aces.sampling import sample
+from aces.sampling import count, sample
 from aces.sampling.noise import generator
+from aces.sampling.units import Piece, Unit
 
 SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=30, n=150, n_predict=80, seed=5, chunk=70, progress=False, device="cpu")
 
@@ -120,6 +121,21 @@ def test_selection_network_scores_the_same_draws():
     assert counts.settings.mechanism == "network"
     np.testing.assert_array_equal(counts.entropy[:, :, 501:].sum(axis=2), counts.classes[:, :, 0])
     assert counts.settings.model != draw(network, images, num_classes=2).settings.model
+
+
+def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours():
+    """243 values an image, no multiple of 16: torch's noise then depends on how a request is cut."""
+    pixels = torch.zeros((3, 3, 9, 9))
+    settings = Settings(sigma=0.5, n0=1, n=100, n_predict=0, seed=0, chunk=100, model="none")
+
+    def noisy(images) -> np.ndarray:
+        unit = Unit(Round.BOUND, tuple(Piece(image, 0, 100) for image in images))
+        job = count.Job(unit, pixels[images], np.array(images), np.zeros(len(images), np.int64))
+        return torch.cat([batch.clone() for batch in count._batches(job, pixels[images], size=64, settings=settings)]).numpy()
+
+    together = noisy([0, 1, 2]).reshape(3, 100, 3, 9, 9)
+    for image in range(3):
+        np.testing.assert_array_equal(together[image], noisy([image]))
 
 
 def test_nan_and_infinite_logits_are_invalid_draws():

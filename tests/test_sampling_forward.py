@@ -55,6 +55,28 @@ def test_a_network_is_prepared_once_until_it_changes():
     assert prepared(network, networks.convolutional(outputs=2)) is not first
 
 
+def test_a_change_outside_the_state_dict_is_noticed():
+    """A certificate must be of the network as it is now."""
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network, self.temperature = networks.convolutional(), 1.0
+
+        def forward(self, x):
+            return self.network(x) / self.temperature
+
+    network = Scaled().eval()
+    first = prepared(network)
+    assert prepared(network) is first
+    network.temperature = 1.01
+    assert prepared(network) is not first
+
+
+def test_the_probe_is_of_both_networks():
+    network, select = networks.convolutional(), networks.convolutional(outputs=2)
+    assert len(prepared(network, select).probe) == networks.CLASSES + 2
+
+
 def test_the_hash_covers_both_networks():
     one, other, select = networks.convolutional(seed=0), networks.convolutional(seed=1), networks.convolutional(outputs=2)
     hashes = [forward.hash_of(*pair) for pair in ((one, None), (other, None), (one, select), (other, select))]

@@ -76,6 +76,22 @@ def test_a_broken_store_warns_and_the_stage_goes_on(repository, capsys):
     assert capsys.readouterr().err.replace("\n", " ").count("tracking failed") == 1
 
 
+def test_a_store_that_stops_answering_is_left_alone(repository, capsys):
+    """Each call may wait for it: after three, a stage of many epochs goes on without."""
+    calls = []
+
+    class Silent:
+        def log_batch(self, *arguments, **options):
+            calls.append(arguments)
+            raise TimeoutError("no answer")
+
+    with tracking.track("train_core", PARAMETERS) as run:
+        run._client = Silent()
+        for epoch in range(10):
+            run.log_metrics({"loss": 1.0}, step=epoch)
+    assert len(calls) == tracking.MOST_FAILURES and capsys.readouterr().err.count("tracking failed") == 1
+
+
 def test_two_processes_that_find_no_store_make_one(repository):
     profile = Path(__file__).parent.parent / "profiles/laptop.yaml"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}

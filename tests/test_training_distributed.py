@@ -1,5 +1,6 @@
 """Two processes under torchrun (CPU, gloo) train like one."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,9 +13,11 @@ from torch import nn
 from aces import data, params
 from aces.errors import InputError
 from aces.models import fingerprint
+from aces.tracking import StageRun
 from aces.training import Method, methods, train_network
 from aces.training.distributed import Group
 from aces.training.loop import _images_per_step
+from stages.networks import use_all_gpus
 
 SETTINGS = params.Train(epochs=3, batch=64, lr=0.3, momentum=0.9, weight_decay=0.0005, schedule="one-cycle", milestones=[])
 SMOOTHADV = params.SmoothAdv(sigma=0.1, attack="pgd", steps=2, draws=2, epsilon=0.25, warmup=1)
@@ -47,6 +50,20 @@ def start_two(folder, *arguments: str) -> int:
 
 def read(folder, name: str) -> list[dict]:
     return [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("gpus, batch, split, device, processes", [
+    (1, 256, 1, "auto", None), (2, 256, 1, "auto", 2), (7, 256, 1, "auto", 4), (6, 400, 1, "cuda", 5), (8, 256, 16, "auto", 8),
+    (2, 256, 1, "cuda:1", None), (2, 256, 1, "cpu", None), (3, 64, 64, "auto", None)])
+def test_a_stage_starts_as_many_processes_as_share_a_step_equally(monkeypatch, gpus, batch, split, device, processes):
+    started = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "execv", lambda program, words: started.extend(word for word in words if "nproc" in word))
+    monkeypatch.setenv("ACES_DEVICE", device)
+    monkeypatch.delenv("RANK", raising=False)
+    use_all_gpus("stages.train_core", StageRun("train_core"), settings=dataclasses.replace(SETTINGS, batch=batch),
+                 method=Method("any", methods.LOSSES["standard"], split=split))
+    assert started == ([] if processes is None else [f"--nproc-per-node={processes}"])
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def check_networks(loaded: params.Params) -> None:
     from aces import data, models  # slow to import
     info = data.info(loaded.dataset.name)
     for arch in (loaded.core.arch, loaded.certify.arch):
-        models.check_arch(arch, num_classes=info.num_classes, channels=info.shape[0])
+        models.check_arch(arch, num_classes=info.num_classes, shape=info.shape)
 
 
 def check_git() -> None:

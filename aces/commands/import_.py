@@ -44,6 +44,7 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
     from aces import models
     from aces.models.checkpoints import evaluation_images
     from aces.models.evidence import accuracy_of
+    from aces.models.formats import UNCHECKED
     dataset = args.dataset or params.load().dataset.name
     evaluation = evaluation_images(dataset)
     found = models.import_checkpoint(args.checkpoint, dataset=dataset, normalization=args.normalization, arch=args.arch,
@@ -53,7 +54,8 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
         raise InputError(f"--out={args.out} is a folder: name the file to write, such as {args.out / 'network.safetensors'}")
     out = args.out or Path("checkpoints") / f"{dataset}-{found.arch}-{fingerprint[:8]}.safetensors"
     models.save_model(out, found.module, arch=found.arch, num_classes=found.num_classes, mean=found.mean, std=found.std,
-                      dataset=dataset, source=args.checkpoint.name, format=found.format)
+                      dataset=dataset, source=args.checkpoint.name, format=found.format,
+                      **{} if found.checked else {"normalization": UNCHECKED})
     findings = {
         "out": str(out), "format": found.format, "arch": found.arch, "num_classes": found.num_classes,
         "parameters": sum(weight.numel() for weight in found.module.parameters()), "normalization": found.normalization,
@@ -65,6 +67,8 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
         notes.append(f"accuracy on all {len(evaluation.label)} images, without noise: {findings['accuracy']:.1%}")
     if found.near_chance:
         notes.append("warning: hardly better than chance; are the dataset, the network and the normalisation right?")
+    if not found.checked:
+        notes.append("the pipeline tries the normalisation on its evaluation images; here, `dvc repro subsample` first does so")
     roles = "select.checkpoint" if found.num_classes == 2 else "core.checkpoint or certify.checkpoint"
     notes.append(f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} (`dvc add {out}` lets "
                  "queued runs see it)")

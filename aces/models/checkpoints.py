@@ -37,6 +37,7 @@ class Imported:
     sigma: float | None         # the noise it was trained with, if that is known
     accuracy: dict[str, float]  # by normalisation, on single noisy copies of some images; empty if not measured
     notes: list[str]            # for people: what was found, and why
+    checked: bool               # whether the normalisation is more than a rule's
 
     @property
     def near_chance(self) -> bool:
@@ -81,13 +82,13 @@ def import_checkpoint(path: str | Path, *, dataset: str, normalization: str = "a
 
     sigma = evidence.sigma_in(path) if sigma is None else sigma
     kinds = evidence.candidates(weights, arch=name, info=info)
-    chosen, reason = evidence.propose(weights, path, asked=normalization)
+    chosen, reason = evidence.propose(weights, path, kinds, asked=normalization)
     accuracy = {}
-    if evaluation is not None and num_classes == info.num_classes:
+    if evaluation is not None and len(evaluation.label) >= evidence.LEAST and num_classes == info.num_classes:
         accuracy = evidence.accuracies(network, kinds, evaluation, sigma=sigma or 0.0)
         chosen, reason = evidence.weigh(accuracy, chosen, reason, asked=normalization)
     elif len(kinds) > 1:
-        reason += ", not checked" + (" for want of evaluation images" if evaluation is None else "")
+        reason += ", not checked" + (" for want of evaluation images" if num_classes == info.num_classes else "")
     mean, std = kinds[chosen]
     notes = [f"format: {weights.format}, {len(weights.state)} tensors", f"network: {name}, {num_classes} outputs",
              f"normalisation: {chosen} ({reason})"]
@@ -99,7 +100,7 @@ def import_checkpoint(path: str | Path, *, dataset: str, normalization: str = "a
     module.recipe = {"arch": name, "num_classes": num_classes, "mean": mean, "std": std}
     return Imported(module=module, format=weights.format, arch=name,
                     num_classes=num_classes, normalization=chosen, mean=mean, std=std, sigma=sigma, accuracy=accuracy,
-                    notes=notes)
+                    notes=notes, checked=bool(accuracy) or len(kinds) == 1 or normalization != "auto")
 
 
 def _architecture(weights: Weights, path: Path, *, asked: str | None, info: Info) -> str:

@@ -18,6 +18,7 @@ from aces.models.normalization import Classifier, Normalize
 
 NORMALIZATIONS = ("auto", "full", "center", "none")  # full: (x - mean) / std, center: x - mean
 IMAGES = 100   # enough to tell 30 % from 70 %
+LEAST = 50     # fewer say nothing
 MARGIN = 0.10  # by how much the accuracy must speak against the rule
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean, std
@@ -25,19 +26,21 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean, std
 
 def candidates(weights: Weights, *, arch: str, info: Info) -> dict[str, Statistics]:
     """The normalisations in question: the recorded one alone, or else every kind that was ever published."""
-    if weights.mean is not None:
+    if weights.mean is not None and weights.checked:
         return {"recorded": (weights.mean, weights.std)}
     mean, std = (lanet.MEAN, lanet.STD) if arch == "lanet" else (info.mean, info.std)
     ones, zeros = (1.0,) * len(mean), (0.0,) * len(mean)
     return {"full": (mean, std), "center": (mean, ones), "none": (zeros, ones)}
 
 
-def propose(weights: Weights, path: Path, *, asked: str) -> tuple[str, str]:
+def propose(weights: Weights, path: Path, kinds: dict[str, Statistics], *, asked: str) -> tuple[str, str]:
     """The normalisation by rule, and the reason."""
-    if weights.mean is not None:
+    if "recorded" in kinds:
         return "recorded", "in the file"
     if asked != "auto":
         return asked, "as asked"
+    if weights.mean is not None:
+        return next((kind for kind, found in kinds.items() if found == (weights.mean, weights.std)), "full"), "in the file"
     if weights.format == MACER:
         return "none", "MACER's networks take raw pixels"
     if weights.format == LANET:

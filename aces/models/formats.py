@@ -26,6 +26,7 @@ from aces.errors import InputError
 from aces.models.files import read_metadata
 
 SMOOTHING, MACER, LANET, PLAIN, OWN = "Cohen et al.", "MACER", "LaNet", "state dict", "ACES safetensors"
+UNCHECKED = "unchecked"  # in the header of a file that was imported by rule, without images to try it on
 PREFIXES = ("module.", "1.", "model.", "network.")  # DataParallel, Sequential(normalise, network), common wrappers
 
 
@@ -38,6 +39,7 @@ class Weights:
     arch: str | None = None
     mean: tuple[float, ...] | None = None  # the normalisation, where the file has it
     std: tuple[float, ...] | None = None
+    checked: bool = True                   # whether that normalisation is known to be right
 
 
 def read_weights(path: str | Path) -> Weights:
@@ -71,7 +73,7 @@ def _read_safetensors(path: Path) -> Weights:
         return _weights(path, PLAIN, state)
     header = read_metadata(path)
     mean, std = (tuple(json.loads(header[part])) for part in ("mean", "std"))
-    return _weights(path, OWN, state, arch=header["arch"], mean=mean, std=std)
+    return _weights(path, OWN, state, arch=header["arch"], mean=mean, std=std, checked=header.get("normalization") != UNCHECKED)
 
 
 def _unpickle(path: Path):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from aces.errors import InputError
+from aces.errors import InputError, first_line
 from aces.models.cifar_resnet import cifar_resnet20, cifar_resnet110
 from aces.models.lanet import lanet
 from aces.models.normalization import Classifier, Normalize
@@ -31,10 +31,18 @@ def build(arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[f
     return classifier
 
 
-def check_arch(arch: str, *, num_classes: int, channels: int) -> None:
-    """InputError unless `build` knows the name; no memory is taken for the network."""
+@torch.inference_mode()
+def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> None:
+    """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W); nothing is computed."""
     with torch.device("meta"):
-        _network(arch, num_classes=num_classes, channels=channels)
+        network = _network(arch, num_classes=num_classes, channels=shape[0]).eval()
+        try:
+            network(torch.zeros((2, *shape)))
+        except NotImplementedError:
+            return  # an operation that cannot be tried without computing it
+        except Exception as error:
+            raise InputError(f"arch={arch!r} does not take images of shape {shape}: {first_line(error)}; choose another "
+                             "network") from None
 
 
 def _network(arch: str, *, num_classes: int, channels: int) -> nn.Module:

@@ -15,7 +15,8 @@ def as_images(images: np.ndarray | Tensor) -> Tensor:
     Takes uint8 as (N, H, W, C) or (N, C, H, W), told apart by which place holds 1 or 3 channels (the last, if both do),
     and floats as (N, C, H, W).
     """
-    images = np.ascontiguousarray(images) if isinstance(images, np.ndarray) else images  # torch takes no flipped views
+    if isinstance(images, np.ndarray) and min(images.strides, default=0) < 0:
+        images = images.copy()  # torch takes no flipped views
     images = torch.as_tensor(images).detach().cpu()
     if images.ndim != 4 or 0 in images.shape:
         raise InputError(f"images of shape {tuple(images.shape)}: expected (N, C, H, W), or (N, H, W, C) for uint8")

@@ -1,9 +1,14 @@
-"""The state of an unfinished training, written after each epoch, so that a killed run goes on where it was."""
+"""The state of a training, written after each epoch, so that a killed run goes on where it was.
+
+The last state stays, without the optimiser: a stage that dies between its training and DVC's taking over the network, or
+a second experiment that needs the same network, finds it. `aces scratch` lists and removes states.
+"""
 
 import hashlib
+import inspect
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,10 +59,6 @@ class Checkpoint:
             os.fsync(file.fileno())
         os.replace(temporary, self.path)
 
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._lock.unlink(missing_ok=True)  # who waits for it trains anew, which gives the same weights
-
 
 def fingerprint(*parts: object) -> str:
     """sha256 (hex) of the parts: arrays by their bytes, everything else by its repr."""
@@ -69,3 +70,17 @@ def fingerprint(*parts: object) -> str:
         else:
             digest.update(f"{part!r};".encode())
     return digest.hexdigest()
+
+
+def code_digest(loss: Callable) -> str | None:
+    """sha256 (hex) of the code that a trained network depends on: `aces.training`, `aces.models`, the file of `loss`, torch.
+
+    None where the loss is in no file: then nothing is known of its code.
+    """
+    try:
+        own = Path(inspect.getsourcefile(loss))
+        package = Path(__file__).parents[1]
+        files = {own, *package.glob("training/*.py"), *package.glob("models/*.py")}
+        return fingerprint(torch.__version__, *(path.read_bytes() for path in sorted(files, key=lambda path: path.name)))
+    except (TypeError, OSError):
+        return None

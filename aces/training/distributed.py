@@ -5,6 +5,7 @@ the noise is drawn by each process for its own images. Batch norm uses each proc
 """
 
 import atexit
+import datetime
 import os
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from aces import runtime
+
+PATIENCE = datetime.timedelta(days=30)  # the others wait while the main process waits for an experiment that trains the same
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,15 @@ def join(device: torch.device) -> Group:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
         atexit.register(dist.destroy_process_group)
     return Group(dist.get_rank(), dist.get_world_size())
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is this process's GPU, else the CPU; other names are those of the sampler."""
-    if name == "auto":
-        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    """`auto` is this process's GPU, else the CPU, and `cuda` its GPU; other names are those of the sampler."""
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     return runtime.devices(name)[0]
 
 

@@ -17,7 +17,7 @@ from aces.errors import InputError
 from aces.params import Train
 from aces.training import distributed
 from aces.training.batches import Batch
-from aces.training.checkpoint import Checkpoint, fingerprint
+from aces.training.checkpoint import Checkpoint, code_digest, fingerprint
 from aces.training.distributed import Group
 from aces.training.methods import Method
 from aces.training.schedule import decays, learning_rate
@@ -26,21 +26,18 @@ from aces.training.sources import open_source
 LOOK_EVERY = 10  # steps between two looks at the loss: each look waits for the GPU
 
 OnEpoch = Callable[[int, dict[str, float]], None]
-OnEnd = Callable[[nn.Module], None]
 
 
 def train_network(network: nn.Module, data: TrainSet, *, settings: Train, method: Method, sigma: float, seed: int,
-                  device: str = "auto", scratch: Path, title: str, on_epoch: OnEpoch | None = None,
-                  on_end: OnEnd | None = None) -> nn.Module:
+                  device: str = "auto", scratch: Path, title: str, on_epoch: OnEpoch | None = None) -> nn.Module:
     """Train `network` (pixels in [0, 1] -> logits) in place; it is returned on the CPU, in evaluation mode.
 
     The same arguments give the same weights on one machine, whether the run was interrupted or not: after each epoch
     the state is kept in `scratch`, and all randomness is keyed by (seed, title, epoch). `on_epoch(epoch, metrics)` gets
     the mean loss and accuracy over the epoch's training batches and the last learning rate; a resumed run repeats the
-    calls of the epochs it skips. `on_end(network)` is the place to write the trained network: the state is removed only
-    after it, so nothing is lost where the disk is full.
+    calls of the epochs it skips. The last state stays, so the same training is not done twice, unless its code changed.
 
-    Started by `torchrun`, the processes share every batch, and only the first makes these calls and writes to `scratch`.
+    Started by `torchrun`, the processes share every batch, and only the first calls `on_epoch` and writes to `scratch`.
     """
     device = distributed.choose_device(device)
     group = distributed.join(device)
@@ -60,12 +57,7 @@ def train_network(network: nn.Module, data: TrainSet, *, settings: Train, method
                         checkpoint.write(training.state(history))
                 if group.main and on_epoch is not None:
                     on_epoch(epoch, history[epoch])
-        network = network.cpu().eval()
-        if group.main:
-            if on_end is not None:
-                on_end(network)
-            checkpoint.remove()
-    return network
+    return network.cpu().eval()
 
 
 class _Training:
@@ -73,7 +65,7 @@ class _Training:
 
     def __init__(self, network: nn.Module, data: TrainSet, *, settings: Train, method: Method, sigma: float, seed: int,
                  title: str, device: torch.device, group: Group):
-        self.settings, self.method, self.sigma = settings, method, sigma
+        self.settings, self.method, self.sigma, self.code = settings, method, sigma, code_digest(method.loss)
         self.seed, self.title, self.device, self.group = seed, title, device, group
         self.batch = _images_per_step(settings, method, count=len(data.label), group=group)
         self.steps = len(data.label) // self.batch  # the few images left over are others in every epoch
@@ -88,14 +80,17 @@ class _Training:
                                          weight_decay=settings.weight_decay, nesterov=nesterov)
 
     def state(self, history: list[dict]) -> dict:
-        return {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(), "history": history}
+        """What it takes to go on or, after the last epoch, the trained network and the code that trained it."""
+        rest = {"code": self.code} if len(history) == self.settings.epochs else {"optimizer": self.optimizer.state_dict()}
+        return {"network": self.network.state_dict(), "history": history, **rest}
 
     def restore(self, state: dict | None) -> list[dict]:
-        """Go on from `state`; the metrics of the epochs done."""
-        if state is None:
+        """Go on from `state`; the metrics of the epochs done. A network trained by other code is not taken."""
+        if state is None or ("optimizer" not in state and (self.code is None or state["code"] != self.code)):
             return []
         self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if "optimizer" in state:
+            self.optimizer.load_state_dict(state["optimizer"])
         return list(state["history"])
 
     def run_epoch(self, epoch: int, bar) -> dict[str, float]:

@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from aces import runtime
 from aces.data import TrainSet
 from aces.errors import InputError
 from aces.training.augment import Views, crop, draw_views
@@ -39,11 +39,14 @@ class FolderSource:
     """Image files, decoded, cropped and flipped by worker processes while the network trains."""
 
     def __init__(self, data: TrainSet, device: torch.device):
-        self.paths, self.label, self.device = data.image, torch.from_numpy(data.label), device
+        # One array of names: a list of a million paths would be copied to each worker, piece by piece, in every epoch.
+        self.names = np.array([os.fsencode(path) for path in data.image])
+        self.label, self.device = torch.from_numpy(data.label), device
 
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        loader = DataLoader(_Files(self.paths, seed), batch_sampler=order.tolist(), pin_memory=self.device.type == "cuda",
-                            num_workers=min(MAX_WORKERS, os.cpu_count() or 1))
+        share = runtime.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's processes share the machine
+        loader = DataLoader(_Files(self.names, seed), batch_sampler=order.tolist(), pin_memory=self.device.type == "cuda",
+                            num_workers=min(MAX_WORKERS, max(1, share)))
         for rows, image in zip(order, _in_one_line(loader), strict=True):
             yield image.to(self.device, non_blocking=True).float().div_(255).permute(0, 3, 1, 2), self.label[rows].to(self.device)
 
@@ -64,21 +67,21 @@ def open_source(data: TrainSet, device: torch.device) -> ArraySource | FolderSou
 class _Files:
     """The files of a folder as random crops; the crop depends on (seed, file) only, never on the worker."""
 
-    paths: list[Path]
+    names: np.ndarray  # (N,) bytes: the files' paths
     seed: int
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.names)
 
     def __getitem__(self, row: int) -> Tensor:
         """(S, S, 3) uint8."""
-        random = np.random.default_rng((self.seed, row))
+        random, path = np.random.default_rng((self.seed, row)), os.fsdecode(self.names[row])
         try:
-            with Image.open(self.paths[row]) as file:
+            with Image.open(path) as file:
                 box = random_box(file.width, file.height, random)
                 image = file.convert("RGB").resize((FOLDER_SIZE, FOLDER_SIZE), Image.Resampling.BILINEAR, box=box)
         except OSError as error:
-            raise InputError(f"training image {self.paths[row]} cannot be read ({error}): replace or remove it") from None
+            raise InputError(f"training image {path} cannot be read ({error}): replace or remove it") from None
         pixels = torch.from_numpy(np.array(image))
         return pixels.flip(1) if random.random() < 0.5 else pixels
 
