@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import sampler_process
 from aces.cli import main
 from aces.counts import write_counts
 from aces.errors import InputError
-from aces.sampling import count, sample
+from aces.sampling import count, sample, shards
 from aces.sampling.shards import open_shards, read_keys
 
 NETWORK = networks.convolutional()
@@ -155,19 +156,19 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
         draw(tmp_path / "file" / "scratch")
 
 
-def test_a_second_sampler_is_told_who_works_there_and_takes_over_its_work(tmp_path, capsys):
+def test_a_second_sampler_is_told_who_works_there_and_takes_over_its_work(tmp_path, monkeypatch):
     first = draw(tmp_path)
     (folder,) = tmp_path.iterdir()
     about = json.loads((folder / "about.json").read_text())
+    said, told = [], threading.Event()
+    monkeypatch.setattr(shards.errors, "print", lambda text, **style: (said.append(text), told.set()))
     with ThreadPoolExecutor(1) as pool:
         with open_shards(folder, about=about, probe=about["probe"]):
             second = pool.submit(draw, tmp_path)
-            said = ""
-            while "waiting" not in said:
-                assert not second.done()
-                said += capsys.readouterr().err
+            assert told.wait(timeout=60) and not second.done()
         np.testing.assert_array_equal(second.result().entropy, first.entropy)
-    assert f"{folder.name} is in use by process {os.getpid()} on " in said
+    (line,) = said
+    assert f"{folder.name} is in use by process {os.getpid()} on " in line and "waiting" in line
 
 
 class Scaled(nn.Module):

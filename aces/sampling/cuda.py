@@ -1,5 +1,6 @@
 """The forward pass on a GPU: compiled, in half precision if asked, recorded once and replayed as a CUDA graph."""
 
+import contextlib
 import threading
 
 import torch
@@ -8,6 +9,11 @@ from torch import Tensor, nn
 from aces.console import errors
 
 _recording = threading.Lock()  # a process records one graph at a time
+
+
+def no_tf32(device: torch.device) -> contextlib.AbstractContextManager:
+    """On a GPU, float32 convolutions in float32: TF32 keeps ten bits of it."""
+    return torch.backends.cudnn.flags(enabled=True, allow_tf32=False) if device.type == "cuda" else contextlib.nullcontext()
 
 
 class Recording:
@@ -35,8 +41,8 @@ class Recording:
             return [output[:len(draws)].clone() for output in self._outputs]  # the next replay overwrites them
 
     def _run(self, network: nn.Module) -> tuple[Tensor, ...]:
-        # TF32 would make float32 mean something else; the cache of cast weights must not outlive a recording.
-        with (torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
+        # The cache of cast weights must not outlive a recording.
+        with (torch.inference_mode(), no_tf32(self._device),
               torch.autocast("cuda", dtype=self._dtype, enabled=self._dtype != torch.float32, cache_enabled=False)):
             return network(self._x)
 

@@ -22,7 +22,7 @@ from torch.fx.experimental.optimization import fuse
 from aces import models
 from aces.console import errors
 from aces.errors import InputError, first_line
-from aces.sampling.cuda import Recording
+from aces.sampling.cuda import Recording, no_tf32
 
 Forward = Callable[[Tensor], list[Tensor]]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
 
@@ -77,7 +77,7 @@ class TorchNetwork:
                                      dtype=getattr(torch, self.precision) if self.precision != "float32" else None)
 
         def forward(x: Tensor) -> list[Tensor]:
-            with autocast():
+            with autocast(), no_tf32(device):
                 return list(module(x.contiguous(memory_format=torch.channels_last)))
         return forward if device.type == "cpu" else self._recorded(module, forward, device)
 
