@@ -30,6 +30,15 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     assert f"{parts['work']:.0%} of the time in the network" in shown
 
 
+def test_scaling_compares_runs_of_up_to_eight_times_the_draws(capsys):
+    assert main(["bench", "scaling", "--network", "tiny", "--seconds", "0.05", "--repeats", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scaling"]
+    for axis, ratio in (("draws", found["draws_ratio"]), ("images", found["images_ratio"])):
+        sizes = {int(size): seconds for size, seconds in found["seconds"][axis].items()}
+        assert [size // min(sizes) for size in sizes] == [1, 2, 4, 8]
+        assert ratio == sizes[max(sizes)] / sizes[min(sizes)] / 8 > 0
+
+
 @pytest.mark.parametrize("wrong", [["sampling"], ["rule", "--repeats", "0"], ["sampler", "--seconds", "0"]])
 def test_a_wrong_request_is_refused(wrong, capsys):
     assert main(["bench", *wrong]) == 2

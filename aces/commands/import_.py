@@ -67,8 +67,9 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
         notes.append(f"accuracy on all {len(evaluation.label)} images, without noise: {findings['accuracy']:.1%}")
     if found.near_chance:
         notes.append("warning: hardly better than chance; are the dataset, the network and the normalisation right?")
-    if not found.checked:
-        notes.append("the pipeline tries the normalisation on its evaluation images; here, `dvc repro subsample` first does so")
+    if not found.checked and found.num_classes > 2:
+        notes.append("the pipeline will try the other normalisations on its evaluation images; to try them now, run "
+                     "`dvc repro subsample` and import it again")
     roles = "select.checkpoint" if found.num_classes == 2 else "core.checkpoint or certify.checkpoint"
     notes.append(f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} (`dvc add {out}` lets "
                  "queued runs see it)")

@@ -15,6 +15,7 @@ from pathlib import Path
 import filelock
 import numpy as np
 import torch
+from torch import nn
 
 from aces.console import errors
 
@@ -72,15 +73,13 @@ def fingerprint(*parts: object) -> str:
     return digest.hexdigest()
 
 
-def code_digest(loss: Callable) -> str | None:
-    """sha256 (hex) of the code that a trained network depends on: `aces.training`, `aces.models`, the file of `loss`, torch.
-
-    None where the loss is in no file: then nothing is known of its code.
+def code_digest(loss: Callable, network: nn.Module) -> str | None:
+    """sha256 (hex) of the code that a trained network depends on: this package, the files of the loss and of the network's
+    layers, torch's version. None where some of it is in no file, and so nothing is known of it.
     """
     try:
-        own = Path(inspect.getsourcefile(loss))
-        package = Path(__file__).parents[1]
-        files = {own, *package.glob("training/*.py"), *package.glob("models/*.py")}
-        return fingerprint(torch.__version__, *(path.read_bytes() for path in sorted(files, key=lambda path: path.name)))
+        files = {Path(inspect.getsourcefile(it)) for it in (loss, *{type(layer) for layer in network.modules()})}
+        files |= set(Path(__file__).parent.glob("*.py"))
+        return fingerprint(torch.__version__, *sorted(path.read_bytes() for path in files))
     except (TypeError, OSError):
         return None

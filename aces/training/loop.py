@@ -65,7 +65,7 @@ class _Training:
 
     def __init__(self, network: nn.Module, data: TrainSet, *, settings: Train, method: Method, sigma: float, seed: int,
                  title: str, device: torch.device, group: Group):
-        self.settings, self.method, self.sigma, self.code = settings, method, sigma, code_digest(method.loss)
+        self.settings, self.method, self.sigma, self.code = settings, method, sigma, code_digest(method.loss, network)
         self.seed, self.title, self.device, self.group = seed, title, device, group
         self.batch = _images_per_step(settings, method, count=len(data.label), group=group)
         self.steps = len(data.label) // self.batch  # the few images left over are others in every epoch
