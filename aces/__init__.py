@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str):
     # `import aces` stays light: torch loads with the first use of the model.
     if name in ("ACES", "Certificate"):
-        from aces import api
-        return getattr(api, name)
+        from aces.model import composed
+
+        return getattr(composed, name)
     raise AttributeError(f"module 'aces' has no attribute {name!r}")

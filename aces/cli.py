@@ -9,7 +9,8 @@ from aces import __version__
 from aces.console import errors
 from aces.errors import DISK_FULL, InputError
 
-# name -> what it does; each module has `configure(parser)`, `run(args) -> exit status`, and `EXAMPLE`.
+# name -> what it does; each module has `configure(parser)`, `run(args) -> exit status`, and
+# `EXAMPLE`.
 COMMANDS = {
     "profile": "list the parameter sets, or put one in place",
     "summary": "show the trade-off of the finished run, and where to look next",
@@ -26,15 +27,23 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="aces", description="Robust and accurate classification by randomized smoothing.")
+    parser = argparse.ArgumentParser(
+        prog="aces", description="Robust and accurate classification by randomized smoothing."
+    )
     parser.add_argument("--version", action="version", version=f"aces {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     asked = next((word for word in arguments if word in COMMANDS), None)
     for name, purpose in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=purpose, description=purpose[0].upper() + purpose[1:] + ".",
-                                          formatter_class=argparse.RawDescriptionHelpFormatter)
+        subparser = subparsers.add_parser(
+            name,
+            help=purpose,
+            description=purpose[0].upper() + purpose[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name == asked:
-            module = importlib.import_module(f"aces.commands.{name}_" if name == "import" else f"aces.commands.{name}")
+            module = importlib.import_module(
+                f"aces.commands.{name}_" if name == "import" else f"aces.commands.{name}"
+            )
             subparser.epilog = f"example:\n  {module.EXAMPLE}"
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
@@ -47,8 +56,12 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in (*DISK_FULL, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
-        errors.print(f"aces {args.command}: {error.filename or 'the disk'}: {error.strerror}: choose another place, or make room",
-                     style="red", markup=False, soft_wrap=True)
+        errors.print(
+            f"aces {args.command}: {error.filename or 'the disk'}: {error.strerror}: choose another place, or make room",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
         return 2
     except KeyboardInterrupt:
         errors.print(f"aces {args.command}: interrupted", style="red")

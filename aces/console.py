@@ -1,4 +1,5 @@
-"""What a person sees in the terminal: progress with rate and ETA, plain lines where there is no terminal.
+"""What a person sees in the terminal: progress with rate and ETA, plain lines where there is no
+terminal.
 
 Progress goes to the standard error, so that the standard output holds results alone.
 """
@@ -9,7 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import (BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn)
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -45,8 +53,12 @@ class _Lines:
             self._spoke = now
             rate = self._done / max(now - self._start, 1e-9)
             left = (self._total - self._done) / max(rate, 1e-9)
-            print(f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, "
-                  f"{left:,.0f} s left  {note}".rstrip(), file=sys.stderr, flush=True)
+            print(
+                f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, "
+                f"{left:,.0f} s left  {note}".rstrip(),
+                file=sys.stderr,
+                flush=True,
+            )
 
     def skip(self, steps: int) -> None:
         self._total -= steps
@@ -58,7 +70,13 @@ def progress(title: str, total: int, unit: str) -> Iterator[_Bar | _Lines]:
     if not sys.stderr.isatty():
         yield _Lines(title, total, unit)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=errors) as bars:
         yield _Bar(bars, bars.add_task(title, total=total, note=""), unit)

@@ -35,12 +35,17 @@ def from_environment() -> Runtime:
     workers = os.environ.get("ACES_WORKERS")
     if workers is not None and not (workers.isdigit() and int(workers) > 0):
         raise InputError(f"ACES_WORKERS={workers!r}: expected a whole number above 0")
-    return Runtime(device=os.environ.get("ACES_DEVICE", "auto"), workers=int(workers) if workers else None, engine=engine)
+    return Runtime(
+        device=os.environ.get("ACES_DEVICE", "auto"),
+        workers=int(workers) if workers else None,
+        engine=engine,
+    )
 
 
 def devices(name: str) -> list["torch.device"]:
     """The devices that `auto`, `cpu`, `cuda` (every GPU) or `cuda:1` name."""
     import torch
+
     gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     if name == "cpu" or (name == "auto" and not gpus):
         return [torch.device("cpu")]
@@ -48,24 +53,37 @@ def devices(name: str) -> list["torch.device"]:
         return _alike(gpus)
     found = [gpu for gpu in gpus if str(gpu) == name]
     if not found:
-        raise InputError(f"device={name!r} is not on this machine: expected auto, {', '.join(['cpu', *map(str, gpus)])}")
+        raise InputError(
+            f"device={name!r} is not on this machine: expected auto, {', '.join(['cpu', *map(str, gpus)])}"
+        )
     return found
 
 
 def _alike(gpus: list["torch.device"]) -> list["torch.device"]:
     """The GPUs of the same kind as the first: another kind makes other noise and other last digits."""
     import torch
-    return [gpu for gpu in gpus if torch.cuda.get_device_name(gpu) == torch.cuda.get_device_name(gpus[0])]
+
+    return [
+        gpu
+        for gpu in gpus
+        if torch.cuda.get_device_name(gpu) == torch.cuda.get_device_name(gpus[0])
+    ]
 
 
 def cores() -> int:
-    """The cores this process may use: those it is bound to, or fewer where its container has a quota."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores this process may use: those it is bound to, or fewer where its container has a
+    quota.
+    """
+    bound = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(bound, _quota(CPU_QUOTA) or bound)
 
 
 def _quota(path: Path) -> int | None:
-    """The whole cores of a control group's quota, `<microseconds> <period>`; None where there is none."""
+    """The whole cores of a control group's quota, `<microseconds> <period>`; None where there is
+    none.
+    """
     try:
         share, period = path.read_text().split()
         return None if share == "max" else max(1, int(share) // int(period))

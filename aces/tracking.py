@@ -1,9 +1,9 @@
 """MLflow, and nothing else imports it here: one parent run a pipeline run, one nested run a stage.
 
-The stages of one `dvc repro` (or one experiment) are separate processes; they find their common parent
-by a tag. The store is `mlflow.db` beside `.dvc`, also from DVC's temporary workspaces, unless
-`MLFLOW_TRACKING_URI` says otherwise. Tracking never stops the work: what fails is said once, and the
-stage goes on.
+The stages of one `dvc repro` (or one experiment) are separate processes; they find their common
+parent by a tag. The store is `mlflow.db` beside `.dvc`, also from DVC's temporary workspaces,
+unless `MLFLOW_TRACKING_URI` says otherwise. Tracking never stops the work: what fails is said once,
+and the stage goes on.
 """
 
 import hashlib
@@ -26,11 +26,13 @@ from aces import runtime
 from aces.console import errors
 
 EXPERIMENT = "aces"
-PIPELINE = "aces.pipeline"    # tag of a parent run: the key its stages share
-STAGE = "aces.stage"          # tag of a nested run: its stage
-OUTPUT = "aces.output"        # tag of a nested run: digest of the metrics it wrote
+PIPELINE = "aces.pipeline"  # tag of a parent run: the key its stages share
+STAGE = "aces.stage"  # tag of a nested run: its stage
+OUTPUT = "aces.output"  # tag of a nested run: digest of the metrics it wrote
 PARENT = "mlflow.parentRunId"
-MOST_FAILURES = 3  # of a stage: then it tracks no more, since each may wait for a server that does not answer
+MOST_FAILURES = (
+    3  # of a stage: then it tracks no more, since each may wait for a server that does not answer
+)
 
 
 def tracking_uri() -> str:
@@ -66,18 +68,28 @@ class StageRun:
         """Log the stage's result to its run and, prefixed by its name, to the parent."""
         self._safely(lambda: self._log(self.id, metrics, 0))
         self._safely(lambda: self._client.set_tag(self.id, OUTPUT, digest))
-        self._safely(lambda: self._log(self.parent, {f"{self.stage}/{name}": v for name, v in metrics.items()}, 0))
+        self._safely(
+            lambda: self._log(
+                self.parent, {f"{self.stage}/{name}": v for name, v in metrics.items()}, 0
+            )
+        )
 
     def log_series(self, rows: list[dict[str, float]], *, steps: list[int]) -> None:
         """Log a curve, one step a row, to this run and to the parent."""
+
         def write():
             from mlflow.entities import Metric
+
             now = int(time.time() * 1000)
-            metrics = [Metric(metric_name(name), float(value), now, step)
-                       for row, step in zip(rows, steps, strict=True) for name, value in row.items()]
+            metrics = [
+                Metric(metric_name(name), float(value), now, step)
+                for row, step in zip(rows, steps, strict=True)
+                for name, value in row.items()
+            ]
             for run in (self.id, self.parent):
                 for start in range(0, len(metrics), 1000):
-                    self._client.log_batch(run, metrics=metrics[start:start + 1000])
+                    self._client.log_batch(run, metrics=metrics[start : start + 1000])
+
         self._safely(write)
 
     def log_artifact(self, path: str | Path, folder: str | None = None) -> None:
@@ -86,7 +98,9 @@ class StageRun:
         self._safely(lambda: getattr(self._client, log)(self.parent, str(path), folder))
 
     def log_tags(self, tags: dict[str, str]) -> None:
-        self._safely(lambda: [self._client.set_tag(self.parent, name, value) for name, value in tags.items()])
+        self._safely(
+            lambda: [self._client.set_tag(self.parent, name, value) for name, value in tags.items()]
+        )
 
     def roll_up(self, summaries: dict[str, Path]) -> None:
         """Log to the parent what stages that DVC skipped had computed, and name the runs that did.
@@ -97,9 +111,16 @@ class StageRun:
 
     def seconds(self) -> dict[str, float]:
         """How long each finished stage under this parent took."""
-        return self._safely(lambda: {
-            run.data.tags[STAGE]: (run.info.end_time - run.info.start_time) / 1000
-            for run in self._children(self.parent) if run.info.end_time}) or {}
+        return (
+            self._safely(
+                lambda: {
+                    run.data.tags[STAGE]: (run.info.end_time - run.info.start_time) / 1000
+                    for run in self._children(self.parent)
+                    if run.info.end_time
+                }
+            )
+            or {}
+        )
 
     def revision(self) -> dict[str, str]:
         """The git revision and the runs in the store that this is about."""
@@ -107,11 +128,14 @@ class StageRun:
 
     def within_parent(self, action: Callable[[], None]) -> None:
         """Run `action` with the parent as MLflow's active run, for its fluent functions."""
+
         def act():
             import mlflow
+
             mlflow.set_tracking_uri(tracking_uri())
             with mlflow.start_run(run_id=self.parent):
                 action()
+
         self._safely(act)
 
     def discard(self) -> None:
@@ -134,8 +158,12 @@ class StageRun:
         except Exception as error:  # whatever the store does, the work goes on
             self._failures += 1
             if self._failures == 1:
-                errors.print(f"{self.stage}: MLflow tracking failed, the stage goes on: {_one_line(error)}",
-                             style="yellow", markup=False, soft_wrap=True)
+                errors.print(
+                    f"{self.stage}: MLflow tracking failed, the stage goes on: {_one_line(error)}",
+                    style="yellow",
+                    markup=False,
+                    soft_wrap=True,
+                )
             if self._failures == MOST_FAILURES:
                 self._client = None
             return None
@@ -146,14 +174,22 @@ class StageRun:
         with _lock():
             experiment = _experiment(client)
             self.parent = _parent(client, experiment, parameters)
-        run = client.create_run(experiment, run_name=self.stage, tags={STAGE: self.stage, PARENT: self.parent})
+        run = client.create_run(
+            experiment, run_name=self.stage, tags={STAGE: self.stage, PARENT: self.parent}
+        )
         self._client, self.id = client, run.info.run_id
 
     def _log(self, run: str | None, metrics: dict[str, float], step: int) -> None:
         from mlflow.entities import Metric
+
         now = int(time.time() * 1000)
-        self._client.log_batch(run, metrics=[Metric(metric_name(name), float(value), now, step)
-                                             for name, value in metrics.items()])
+        self._client.log_batch(
+            run,
+            metrics=[
+                Metric(metric_name(name), float(value), now, step)
+                for name, value in metrics.items()
+            ],
+        )
 
     def _children(self, parent: str) -> list:
         experiment = self._client.get_run(parent).info.experiment_id
@@ -218,6 +254,7 @@ class Run:
     def artifact(self, path: str) -> Path | None:
         """A local copy of an artifact; None where the run has none."""
         from mlflow.exceptions import MlflowException
+
         try:
             return Path(self._client.download_artifacts(self.id, path))
         except (MlflowException, OSError):
@@ -235,7 +272,17 @@ def finished_runs() -> list[Run]:
         return []
     query = f"attributes.status = 'FINISHED' and tags.`{PIPELINE}` LIKE '%'"
     found = client.search_runs([experiment.experiment_id], query, max_results=5000)
-    return [Run(run.info.run_id, run.info.run_name, run.data.params, run.data.metrics, run.data.tags, client) for run in found]
+    return [
+        Run(
+            run.info.run_id,
+            run.info.run_name,
+            run.data.params,
+            run.data.metrics,
+            run.data.tags,
+            client,
+        )
+        for run in found
+    ]
 
 
 # ---------------------------------------------------------------- the store
@@ -243,10 +290,13 @@ def finished_runs() -> list[Run]:
 
 def _client():
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # a stage need not wait minutes for a server that is down
+    os.environ.setdefault(
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3"
+    )  # a stage need not wait minutes for a server that is down
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     import mlflow
     from mlflow import MlflowClient
+
     _create_database()
     mlflow.set_tracking_uri(tracking_uri())
     return MlflowClient(tracking_uri=tracking_uri())
@@ -261,8 +311,8 @@ def _lock() -> filelock.FileLock:
 def _create_database() -> None:
     """Create a missing SQLite store in one step.
 
-    MLflow's own migrations take no lock: two processes that both find no database spoil it for good. So it
-    is made under a temporary name by one of them and renamed when complete.
+    MLflow's own migrations take no lock: two processes that both find no database spoil it for
+    good. So it is made under a temporary name by one of them and renamed when complete.
     """
     uri = tracking_uri()
     if not uri.startswith("sqlite:///"):
@@ -277,8 +327,12 @@ def _create_database() -> None:
         unfinished = database.with_name(f".{database.name}.{os.getpid()}")
         program = "import sys; from mlflow import MlflowClient; MlflowClient(sys.argv[1]).search_experiments()"
         # In a process of its own, with the folder the default experiment's artifacts are to lie in.
-        made = subprocess.run([sys.executable, "-c", program, f"sqlite:///{unfinished}"], cwd=database.parent,
-                              capture_output=True, text=True)
+        made = subprocess.run(
+            [sys.executable, "-c", program, f"sqlite:///{unfinished}"],
+            cwd=database.parent,
+            capture_output=True,
+            text=True,
+        )
         if made.returncode:
             unfinished.unlink(missing_ok=True)
             raise RuntimeError(f"cannot create {database}: {_one_line(made.stderr)}")
@@ -289,10 +343,14 @@ def _experiment(client) -> str:
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
         return found.experiment_id
-    # Left to MLflow, the place of the artifacts would be the working directory, which may be a temporary one.
+    # Left to MLflow, the place of the artifacts would be the working directory, which may be a
+    # temporary one.
     local = tracking_uri().startswith("sqlite:///")
-    return client.create_experiment(EXPERIMENT, artifact_location=(runtime.root() / "mlruns").as_uri() if local else None,
-                                    tags={"mlflow.experimentKind": "custom_model_development"})  # `mlflow ui` opens at the runs
+    return client.create_experiment(
+        EXPERIMENT,
+        artifact_location=(runtime.root() / "mlruns").as_uri() if local else None,
+        tags={"mlflow.experimentKind": "custom_model_development"},
+    )  # `mlflow ui` opens at the runs
 
 
 def _parent(client, experiment: str, parameters: dict[str, object]) -> str:
@@ -302,9 +360,13 @@ def _parent(client, experiment: str, parameters: dict[str, object]) -> str:
         client.update_run(found[0].info.run_id, status="RUNNING")
         return found[0].info.run_id
     from mlflow.entities import Param
+
     tags = {PIPELINE: key, "mlflow.source.name": "dvc.yaml", **_git_tags()}
     run = client.create_run(experiment, run_name=_run_name(parameters), tags=tags)
-    client.log_batch(run.info.run_id, params=[Param(name, str(value)[:6000]) for name, value in parameters.items()])
+    client.log_batch(
+        run.info.run_id,
+        params=[Param(name, str(value)[:6000]) for name, value in parameters.items()],
+    )
     return run.info.run_id
 
 
@@ -339,11 +401,17 @@ def _is_dvc(process: psutil.Process) -> bool:
 
 def _git_tags() -> dict[str, str]:
     def git(*arguments: str) -> str:
-        answer = subprocess.run(["git", *arguments], cwd=runtime.root(), capture_output=True, text=True)
+        answer = subprocess.run(
+            ["git", *arguments], cwd=runtime.root(), capture_output=True, text=True
+        )
         return answer.stdout.strip() if answer.returncode == 0 else ""
-    tags = {"mlflow.source.git.commit": git("rev-parse", "HEAD"), "mlflow.source.git.branch": git("branch", "--show-current"),
-            "aces.git.changed": "yes" if git("status", "--porcelain", "--untracked-files=no") else "",
-            "aces.experiment": os.environ.get("DVC_EXP_NAME", "")}
+
+    tags = {
+        "mlflow.source.git.commit": git("rev-parse", "HEAD"),
+        "mlflow.source.git.branch": git("branch", "--show-current"),
+        "aces.git.changed": "yes" if git("status", "--porcelain", "--untracked-files=no") else "",
+        "aces.experiment": os.environ.get("DVC_EXP_NAME", ""),
+    }
     return {name: value for name, value in tags.items() if value}
 
 

@@ -1,4 +1,6 @@
-"""Puts the text of `aces COMMAND --help` where a page says `<!-- help: COMMAND -->`, so that it is never out of date."""
+"""Puts the text of `aces COMMAND --help` where a page says `<!-- help: COMMAND -->`, so that it is
+never out of date.
+"""
 
 import contextlib
 import io
@@ -15,8 +17,12 @@ def on_page_markdown(markdown: str, **_) -> str:
 
 def help_of(command: str) -> str:
     from aces import cli
+
     text = io.StringIO()
-    with unittest.mock.patch.dict(os.environ, COLUMNS="100", NO_COLOR="1"), contextlib.redirect_stdout(text):
+    with (
+        unittest.mock.patch.dict(os.environ, COLUMNS="100", NO_COLOR="1"),
+        contextlib.redirect_stdout(text),
+    ):
         with contextlib.suppress(SystemExit):
             cli.main([command, "--help"] if command else ["--help"])
     return text.getvalue().strip()

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces import composition, metrics, smoothing
-from aces.counts import Counts, read_counts
 from aces.params import Params
+from aces.rule import composition, metrics, smoothing
+from aces.rule.counts import Counts, read_counts
 from aces.tracking import StageRun
 from stages.runner import run_stage
 
@@ -22,24 +22,44 @@ def combine(params: Params, run: StageRun) -> dict:
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
         "certify": alone(params, counts, sigma=params.sigma),
-        **metrics.summary(curve, ceiling=composition.ceiling(counts, sigma=params.sigma, alpha=settings.alpha,
-                                                             multiplicity=settings.multiplicity)),
+        **metrics.summary(
+            curve,
+            ceiling=composition.ceiling(
+                counts, sigma=params.sigma, alpha=settings.alpha, multiplicity=settings.multiplicity
+            ),
+        ),
     }
 
     RESULTS.mkdir(exist_ok=True)
-    outcome_table(counts, outcomes, natural, thetas).to_parquet(RESULTS / "outcomes.parquet", index=False)
+    outcome_table(counts, outcomes, natural, thetas).to_parquet(
+        RESULTS / "outcomes.parquet", index=False
+    )
     curve.to_csv(RESULTS / "curve.csv", index=False)
     comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
     return summary
 
 
-def trade_off(params: Params, counts: Counts, core: np.ndarray) -> tuple[composition.Outcomes, np.ndarray, pd.DataFrame]:
+def trade_off(
+    params: Params, counts: Counts, core: np.ndarray
+) -> tuple[composition.Outcomes, np.ndarray, pd.DataFrame]:
     """CERTIFY's outcomes, PREDICT's answers, and the curve over theta."""
     settings, thetas = params.combine, params.combine.thetas
-    outcomes = composition.certify(counts, core, sigma=params.sigma, alpha=settings.alpha, thetas=thetas,
-                                   multiplicity=settings.multiplicity)
-    natural = composition.predict(counts, core, alpha=settings.alpha, thetas=thetas, multiplicity=settings.multiplicity)
-    return outcomes, natural, metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=settings.radii)
+    outcomes = composition.certify(
+        counts,
+        core,
+        sigma=params.sigma,
+        alpha=settings.alpha,
+        thetas=thetas,
+        multiplicity=settings.multiplicity,
+    )
+    natural = composition.predict(
+        counts, core, alpha=settings.alpha, thetas=thetas, multiplicity=settings.multiplicity
+    )
+    return (
+        outcomes,
+        natural,
+        metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=settings.radii),
+    )
 
 
 def alone(params: Params, counts: Counts, *, sigma: float) -> dict[str, float]:
@@ -50,30 +70,54 @@ def alone(params: Params, counts: Counts, *, sigma: float) -> dict[str, float]:
 
 
 def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
-    """What ACES is compared with: its certification network alone at other evaluation sigmas (series `sigma`, a row
-    each), and, where a selection network selects, the entropy mechanism in its place (series `entropy`, a row a theta)."""
+    """What ACES is compared with: its certification network alone at other evaluation sigmas
+    (series `sigma`, a row each), and, where a selection network selects, the entropy mechanism in
+    its place (series `entropy`, a row a theta).
+    """
     settings, folder = params.combine, Path("samples/comparison")
-    rows = [{"series": "sigma", "sigma": sigma, **alone(params, read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma)}
-            for sigma in params.baseline.sigmas]
+    rows = [
+        {
+            "series": "sigma",
+            "sigma": sigma,
+            **alone(params, read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma),
+        }
+        for sigma in params.baseline.sigmas
+    ]
     if params.select.mechanism == "network":
         counts = read_counts(folder / "entropy.npz")
-        rows += [{"series": "entropy", "sigma": params.sigma, **row} for row in trade_off(params, counts, core)[2].to_dict("records")]
-    columns = ["series", "sigma", "theta", "nac", "acr", *(f"certified_accuracy@{r:g}" for r in settings.radii)]
+        rows += [
+            {"series": "entropy", "sigma": params.sigma, **row}
+            for row in trade_off(params, counts, core)[2].to_dict("records")
+        ]
+    columns = [
+        "series",
+        "sigma",
+        "theta",
+        "nac",
+        "acr",
+        *(f"certified_accuracy@{r:g}" for r in settings.radii),
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def outcome_table(counts: Counts, outcomes: composition.Outcomes, natural: np.ndarray, thetas: list[float]) -> pd.DataFrame:
+def outcome_table(
+    counts: Counts, outcomes: composition.Outcomes, natural: np.ndarray, thetas: list[float]
+) -> pd.DataFrame:
     """One row per image and theta."""
     images, steps = outcomes.prediction.shape
-    return pd.DataFrame({
-        "index": np.repeat(counts.index, steps),
-        "label": np.repeat(counts.label, steps),
-        "theta": np.tile(thetas, images),
-        "prediction": outcomes.prediction.ravel(),
-        "radius": outcomes.radius.ravel(),
-        "route": pd.Categorical.from_codes(outcomes.route.ravel(), [route.name.lower() for route in composition.Route]),
-        "natural_prediction": natural.ravel(),
-    })
+    return pd.DataFrame(
+        {
+            "index": np.repeat(counts.index, steps),
+            "label": np.repeat(counts.label, steps),
+            "theta": np.tile(thetas, images),
+            "prediction": outcomes.prediction.ravel(),
+            "radius": outcomes.radius.ravel(),
+            "route": pd.Categorical.from_codes(
+                outcomes.route.ravel(), [route.name.lower() for route in composition.Route]
+            ),
+            "natural_prediction": natural.ravel(),
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -15,14 +15,17 @@ Stage = Callable[[parameters.Params, StageRun], dict | None]
 
 
 def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
-    """Run `stage(params, run)`; what it returns is its summary, written to `summary` or `metrics/<name>.json`.
+    """Run `stage(params, run)`; what it returns is its summary, written to `summary` or
+    `metrics/<name>.json`.
 
     The summary is a DVC output: it holds results, never times.
     """
     try:
         params = parameters.load()
         if int(os.environ.get("RANK", 0)) > 0:
-            stage(params, StageRun(name))  # one of torchrun's processes: only the main one tracks and writes
+            stage(
+                params, StageRun(name)
+            )  # one of torchrun's processes: only the main one tracks and writes
             return
         with track(name, parameters.flatten(params)) as run:
             result = stage(params, run)
@@ -36,8 +39,13 @@ def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        errors.print(f"{name}: {error.filename or 'the disk'}: {error.strerror}: make room and run `dvc repro` again; what is "
-                     "finished is kept", style="red", markup=False, soft_wrap=True)
+        errors.print(
+            f"{name}: {error.filename or 'the disk'}: {error.strerror}: make room and run `dvc repro` again; what is "
+            "finished is kept",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         errors.print(f"{name}: interrupted; `dvc repro` goes on from here", style="red")

@@ -14,7 +14,11 @@ def subsample(params: Params, run: StageRun) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     data.write_eval(folder / "eval.npz", evaluation)
     data.write_train(folder / "train.npz", training)
-    return {"images": len(evaluation.label), "training_images": len(training.label), "classes": len(evaluation.classes)}
+    return {
+        "images": len(evaluation.label),
+        "training_images": len(training.label),
+        "classes": len(evaluation.classes),
+    }
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from aces import data
 from aces.params import Params
 from aces.tracking import StageRun, digest
 from aces.training import methods
-from stages import networks
+from stages import shared
 from stages.runner import run_stage, write_json
 
 TEACHER = Path("models/teacher")
@@ -15,16 +15,33 @@ TEACHER = Path("models/teacher")
 
 def train_certify(params: Params, run: StageRun) -> dict:
     certify, classes = params.certify, data.info(params.dataset.name).num_classes
-    if networks.published(certify.checkpoint):
-        summary = networks.take(params, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes)
+    if shared.published(certify.checkpoint):
+        summary = shared.take(
+            params, certify.checkpoint, role="certify", arch=certify.arch, num_classes=classes
+        )
     else:
         method = methods.resolve(certify, params.sigma)
-        networks.use_all_gpus("stages.train_certify", run, settings=certify.train, method=method)
-        network, summary = networks.train(
-            params, run, role="certify", arch=certify.arch, settings=certify.train, sigma=params.sigma,
-            method=method, training=networks.read_training(params), num_classes=classes)
-        networks.write_network(params, network, role="certify", arch=certify.arch, num_classes=classes,
-                               method=certify.method, sigma=params.sigma)
+        shared.use_all_gpus("stages.train_certify", run, settings=certify.train, method=method)
+        network, summary = shared.train(
+            params,
+            run,
+            role="certify",
+            arch=certify.arch,
+            settings=certify.train,
+            sigma=params.sigma,
+            method=method,
+            training=shared.read_training(params),
+            num_classes=classes,
+        )
+        shared.write_network(
+            params,
+            network,
+            role="certify",
+            arch=certify.arch,
+            num_classes=classes,
+            method=certify.method,
+            sigma=params.sigma,
+        )
     write_teacher(params)
     return summary
 
@@ -32,12 +49,19 @@ def train_certify(params: Params, run: StageRun) -> dict:
 def write_teacher(params: Params) -> None:
     """What train_select depends on, one file a mechanism.
 
-    The entropy needs no teacher, and its file never changes: so train_select does not run when sigma changes.
-    A selection network is taught by this certification network: its file changes with it.
+    The entropy needs no teacher, and its file never changes: so train_select does not run when
+    sigma changes. A selection network is taught by this certification network: its file changes
+    with it.
     """
     write_json(TEACHER / "entropy", {"teacher": None})
-    write_json(TEACHER / "network", {"teacher": digest(Path("models/certify.safetensors")), "sigma": params.sigma,
-                                     "certify": dataclasses.asdict(params.certify)})
+    write_json(
+        TEACHER / "network",
+        {
+            "teacher": digest(Path("models/certify.safetensors")),
+            "sigma": params.sigma,
+            "certify": dataclasses.asdict(params.certify),
+        },
+    )
 
 
 if __name__ == "__main__":

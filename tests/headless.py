@@ -7,12 +7,16 @@ import pytest
 
 from aces.reporting.browser import QUIET, find_browser
 
-needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium here: install Debian's package chromium")
+needs_browser = pytest.mark.skipif(
+    find_browser() is None, reason="no Chromium here: install Debian's package chromium"
+)
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install playwright")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright here: pip install playwright"
+    )
     with sync_api.sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=find_browser(), args=list(QUIET))
         yield launched
@@ -24,7 +28,12 @@ def opened(chromium, path: Path, *, width: int = 1280, height: int = 900):
     """The page at `path`, which must neither complain nor ask for anything but itself."""
     page = chromium.new_page(viewport={"width": width, "height": height})
     complaints, requests = [], []
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(path.as_uri())

@@ -1,12 +1,14 @@
-"""The algorithm boxes of the paper as loops over one image and one theta: slow, plain, and the judge of `aces.composition`.
+"""The algorithm boxes of the paper as loops over one image and one theta: slow, plain, and the
+judge of `aces.rule.composition`.
 
-`certify_one` is Algorithm 1, `predict_one` Algorithm 4 (its second branch with AND; `printed=True` gives the printed OR).
+`certify_one` is Algorithm 1, `predict_one` Algorithm 4 (its second branch with AND; `printed=True`
+gives the printed OR).
 """
 
 import numpy as np
 from scipy.stats import beta, binom, norm
 
-from aces.counts import BINS, Counts, Round
+from aces.rule.counts import BINS, Counts, Round
 
 ABSTAIN = -1
 
@@ -36,7 +38,10 @@ def looks_made(counts: Counts, i, round_):
         n = int(counts.classes[round_, i].sum() + counts.invalid[round_, i])
         return [(counts.entropy[round_, i], counts.classes[round_, i], n, 1.0)]
     looks = counts.looks[round_]
-    return [(looks.entropy[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j])) for j in range(looks.made[i])]
+    return [
+        (looks.entropy[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j]))
+        for j in range(looks.made[i])
+    ]
 
 
 def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
@@ -49,7 +54,9 @@ def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
     if multiplicity == "iut" and not (s_hat == 0 and c_hat == core):
         level = alpha
     looks = looks_made(counts, i, Round.BOUND)
-    p_s = best_bound([(selected(histogram, theta)[s_hat], n, spend) for histogram, _, n, spend in looks], level)
+    p_s = best_bound(
+        [(selected(histogram, theta)[s_hat], n, spend) for histogram, _, n, spend in looks], level
+    )
     p_a = best_bound([(int(classes[c_hat]), n, spend) for _, classes, n, spend in looks], level)
     p = min(p_s, p_a)
     if s_hat == 1 and p > 0.5:
@@ -64,8 +71,16 @@ def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
 def predict_one(counts: Counts, i, core, *, alpha, theta, multiplicity, printed=False):
     """The answer for image i: of the first look that has one, each at its share of alpha."""
     for histogram, classes, n, spend in looks_made(counts, i, Round.PREDICT):
-        answer = predict_once(histogram, classes, n, int(core), alpha=spend * alpha, theta=theta, multiplicity=multiplicity,
-                              printed=printed)
+        answer = predict_once(
+            histogram,
+            classes,
+            n,
+            int(core),
+            alpha=spend * alpha,
+            theta=theta,
+            multiplicity=multiplicity,
+            printed=printed,
+        )
         if answer != ABSTAIN:
             return answer
     return ABSTAIN
@@ -76,7 +91,11 @@ def predict_once(histogram, classes, n, core, *, alpha, theta, multiplicity, pri
     n_0, n_1 = selected(histogram, theta)
     c_a = int(np.argmax(classes))
     n_a = int(classes[c_a])
-    n_b = max([int(count) for c, count in enumerate(classes) if c != c_a], default=0) + n - int(classes.sum())
+    n_b = (
+        max([int(count) for c, count in enumerate(classes) if c != c_a], default=0)
+        + n
+        - int(classes.sum())
+    )
     level_s = alpha if multiplicity == "iut" else alpha / 2
     level_a = alpha if multiplicity == "iut" and theta == 1 else alpha / 2
     class_sure = n_a > n_b and two_sided(n_a, n_a + n_b) <= level_a

@@ -1,4 +1,6 @@
-"""Published checkpoints, made from their descriptions alone: the exact names and shapes, with random values."""
+"""Published checkpoints, made from their descriptions alone: the exact names and shapes, with
+random values.
+"""
 
 from collections.abc import Iterator
 
@@ -42,7 +44,11 @@ def resnet50(num_classes: int = 1000) -> Shapes:
     for layer, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), start=1):
         for block in range(blocks):
             name = f"layer{layer}.{block}"
-            for number, shape in ((1, (width, before, 1, 1)), (2, (width, width, 3, 3)), (3, (4 * width, width, 1, 1))):
+            for number, shape in (
+                (1, (width, before, 1, 1)),
+                (2, (width, width, 3, 3)),
+                (3, (4 * width, width, 1, 1)),
+            ):
                 yield f"{name}.conv{number}.weight", shape
                 yield from batch_norm(f"{name}.bn{number}", shape[0])
             if block == 0:
@@ -53,13 +59,22 @@ def resnet50(num_classes: int = 1000) -> Shapes:
     yield "fc.bias", (num_classes,)
 
 
-# (operation, state) twice for each of the seven nodes: the list in the README there, decoded by its nasnet_set.py
-LANET_NODES = (("skip", 0, "skip", 1), ("sep3", 1, "skip", 1), ("max3", 2, "skip", 1), ("sep3", 1, "skip", 0),
-               ("skip", 3, "sep5", 4), ("skip", 3, "max3", 0), ("skip", 3, "sep3", 1))
+# (operation, state) twice for each of the seven nodes: the list in the README there, decoded by its
+# nasnet_set.py
+LANET_NODES = (
+    ("skip", 0, "skip", 1),
+    ("sep3", 1, "skip", 1),
+    ("max3", 2, "skip", 1),
+    ("sep3", 1, "skip", 0),
+    ("skip", 3, "sep5", 4),
+    ("skip", 3, "max3", 0),
+    ("skip", 3, "sep3", 1),
+)
 
 
 def lanet(width: int = 128, cells: int = 24) -> Shapes:
     """facebookresearch/LaMCTS, LaNAS/LaNet/CIFAR10/model.py and operations.py."""
+
     def project(name: str, before: int, after: int) -> Shapes:
         yield f"{name}.op.1.weight", (after, before, 1, 1)
         yield from batch_norm(f"{name}.op.2", after)
@@ -79,9 +94,14 @@ def lanet(width: int = 128, cells: int = 24) -> Shapes:
     yield from batch_norm("stem.1", 3 * width)
     before = last = 3 * width
     for cell in range(cells):
-        reduction, after_reduction = cell in (cells // 3, 2 * cells // 3), cell - 1 in (cells // 3, 2 * cells // 3)
+        reduction, after_reduction = (
+            cell in (cells // 3, 2 * cells // 3),
+            cell - 1 in (cells // 3, 2 * cells // 3),
+        )
         width *= 2 if reduction else 1
-        yield from (halve if after_reduction else project)(f"cells.{cell}.preprocess0", before, width)
+        yield from (halve if after_reduction else project)(
+            f"cells.{cell}.preprocess0", before, width
+        )
         yield from project(f"cells.{cell}.preprocess1", last, width)
         operations = [pair for node in LANET_NODES for pair in (node[:2], node[2:])]
         for number, (operation, state) in enumerate(operations):
@@ -102,7 +122,9 @@ def lanet(width: int = 128, cells: int = 24) -> Shapes:
 
 
 def state_dict(shapes: Shapes, *, prefix: str = "", seed: int = 0) -> dict[str, Tensor]:
-    """Random weights of these names and shapes; variances are positive, batch counters are whole numbers."""
+    """Random weights of these names and shapes; variances are positive, batch counters are whole
+    numbers.
+    """
     generator = torch.Generator().manual_seed(seed)
     state = {}
     for name, shape in shapes:

@@ -1,9 +1,12 @@
-"""Samples in forked processes, for the tests that kill them or measure their memory. Called as a script:
+"""Samples in forked processes, for the tests that kill them or measure their memory. Called as a
+script:
 
-    python sampler_process.py kills FOLDER      sample with scratch, killing the process at random moments, until it is done
-    python sampler_process.py memory FOLDER     peak memory of runs of different n
+    python sampler_process.py kills FOLDER      sample with scratch, killing the process at random
+    moments, until it is done python sampler_process.py memory FOLDER     peak memory of runs of
+    different n
 
-It prints JSON. The network is prepared before forking, so that a kill hits the sampling and not the start of Python.
+It prints JSON. The network is prepared before forking, so that a kill hits the sampling and not the
+start of Python.
 """
 
 import json
@@ -15,19 +18,34 @@ import sys
 import time
 from pathlib import Path
 
-import networks
-from aces.counts import write_counts
+import odd_networks
+from aces.rule.counts import write_counts
 from aces.sampling import count, sample
 
-NETWORK = networks.convolutional()
-SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=100, n=8000, n_predict=1000, seed=0, chunk=100, progress=False,
-                device="cpu", workers=2)
+NETWORK = odd_networks.convolutional()
+SETTINGS = dict(
+    sigma=0.25,
+    num_classes=odd_networks.CLASSES,
+    n0=100,
+    n=8000,
+    n_predict=1000,
+    seed=0,
+    chunk=100,
+    progress=False,
+    device="cpu",
+    workers=2,
+)
 IMAGES = 12
 UNITS = IMAGES * (1 + 80 + 10)
 
 
 def draw(folder: Path | None, **changes):
-    return sample(NETWORK, networks.images(IMAGES), **SETTINGS | changes, scratch=folder and folder / "scratch")
+    return sample(
+        NETWORK,
+        odd_networks.images(IMAGES),
+        **SETTINGS | changes,
+        scratch=folder and folder / "scratch",
+    )
 
 
 def forked(work) -> int:
@@ -44,7 +62,10 @@ def kills(folder: Path, number: int = 15) -> dict:
     started = folder / "started"  # a byte for each unit that a worker starts
 
     def work():
-        descriptor, real = os.open(started, os.O_WRONLY | os.O_CREAT | os.O_APPEND), count.Counter._count
+        descriptor, real = (
+            os.open(started, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+            count.Counter._count,
+        )
 
         def counting(self, job, *arguments):
             os.write(descriptor, b".")
@@ -73,6 +94,7 @@ def kills(folder: Path, number: int = 15) -> dict:
 
 def wait_for(started: Path, more: int, patience: float = 60.0) -> None:
     """Until workers have started so many more units."""
+
     def size():
         return started.stat().st_size if started.exists() else 0
 
@@ -84,9 +106,11 @@ def wait_for(started: Path, more: int, patience: float = 60.0) -> None:
 def memory(folder: Path) -> dict:
     peaks = {}
     for n in (1_000, 100_000):
+
         def work():
             draw(folder, n0=100, n=n, n_predict=100, chunk=1000, workers=2)
             (folder / "peak").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+
         assert os.waitpid(forked(work), 0)[1] == 0
         peaks[n] = int((folder / "peak").read_text())
     return peaks
@@ -94,5 +118,8 @@ def memory(folder: Path) -> dict:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
-    write_counts(folder / "prepared.npz", sample(NETWORK, networks.images(1), **SETTINGS | dict(n0=1, n=1, n_predict=1)))
+    write_counts(
+        folder / "prepared.npz",
+        sample(NETWORK, odd_networks.images(1), **SETTINGS | dict(n0=1, n=1, n_predict=1)),
+    )
     print(json.dumps({"kills": kills, "memory": memory}[sys.argv[1]](folder)))

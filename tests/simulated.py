@@ -1,56 +1,119 @@
-"""A run without networks: draws are simulated from each image's own distribution, everything after them is real."""
+"""A run without networks: draws are simulated from each image's own distribution, everything after
+them is real.
+"""
 
 import numpy as np
 import pandas as pd
 
-from aces import composition, metrics, params, smoothing
-from aces.counts import BINS, Counts, Settings
+from aces import params
 from aces.data import EvalSet
 from aces.reporting import Inputs
+from aces.rule import composition, metrics, smoothing
+from aces.rule.counts import BINS, Counts, Settings
 
 
-def simulated_run(*, images: int = 60, classes: int = 10, side: int = 32, theta_step: float = 0.01, n: int = 2000,
-                  mechanism: str = "entropy", radii: list[float] | None = None, baseline: bool = True,
-                  seed: int = 0) -> Inputs:
-    """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable class."""
+def simulated_run(
+    *,
+    images: int = 60,
+    classes: int = 10,
+    side: int = 32,
+    theta_step: float = 0.01,
+    n: int = 2000,
+    mechanism: str = "entropy",
+    radii: list[float] | None = None,
+    baseline: bool = True,
+    seed: int = 0,
+) -> Inputs:
+    """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable
+    class.
+    """
     settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, radii=radii)
     generator = np.random.default_rng(seed)
     label = generator.integers(0, classes, images)
     ease = generator.beta(1.3, 1.1, images)  # 0: hopeless, 1: certain
     counts = _draw(generator, label, ease, classes=classes, params=settings)
-    core = np.where(generator.random(images) < 0.75 + 0.24 * ease, label, generator.integers(0, classes, images))
-    evaluation = EvalSet(image=_pictures(generator, label, side), label=label, index=counts.index,
-                         classes=[f"kind {k}" for k in range(classes)])
+    core = np.where(
+        generator.random(images) < 0.75 + 0.24 * ease, label, generator.integers(0, classes, images)
+    )
+    evaluation = EvalSet(
+        image=_pictures(generator, label, side),
+        label=label,
+        index=counts.index,
+        classes=[f"kind {k}" for k in range(classes)],
+    )
     return combined(settings, evaluation, counts, core, baseline=baseline)
 
 
-def combined(settings: params.Params, evaluation: EvalSet, counts: Counts, core: np.ndarray, *, baseline: bool) -> Inputs:
+def combined(
+    settings: params.Params,
+    evaluation: EvalSet,
+    counts: Counts,
+    core: np.ndarray,
+    *,
+    baseline: bool,
+) -> Inputs:
     """What the stage `combine` makes of counts."""
     combine, thetas = settings.combine, settings.combine.thetas
-    outcomes = composition.certify(counts, core, sigma=settings.sigma, alpha=combine.alpha, thetas=thetas)
+    outcomes = composition.certify(
+        counts, core, sigma=settings.sigma, alpha=combine.alpha, thetas=thetas
+    )
     natural = composition.predict(counts, core, alpha=combine.alpha, thetas=thetas)
     curve = metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=combine.radii)
-    alone = metrics.individual(smoothing.certify(counts, sigma=settings.sigma, alpha=combine.alpha),
-                               smoothing.predict(counts, alpha=combine.alpha), counts.label, radii=combine.radii)
-    frame = pd.DataFrame({
-        "index": np.repeat(counts.index, len(thetas)), "label": np.repeat(counts.label, len(thetas)),
-        "theta": np.tile(thetas, len(core)), "prediction": outcomes.prediction.ravel(), "radius": outcomes.radius.ravel(),
-        "route": pd.Categorical.from_codes(outcomes.route.ravel(), [route.name.lower() for route in composition.Route]),
-        "natural_prediction": natural.ravel()})
-    summary = {"core": {"nac": float((core == counts.label).mean())}, "certify": alone,
-               "acr_ceiling": composition.ceiling(counts, sigma=settings.sigma, alpha=combine.alpha)}
-    return Inputs(params=settings, evaluation=evaluation, counts=counts, core=core, outcomes=frame, curve=curve,
-                  metrics=summary, baseline=_baseline(alone, curve, settings) if baseline else None,
-                  provenance={"sha256": {"models/core.safetensors": "0" * 64}, "versions": {"python": "3.11"}})
+    alone = metrics.individual(
+        smoothing.certify(counts, sigma=settings.sigma, alpha=combine.alpha),
+        smoothing.predict(counts, alpha=combine.alpha),
+        counts.label,
+        radii=combine.radii,
+    )
+    frame = pd.DataFrame(
+        {
+            "index": np.repeat(counts.index, len(thetas)),
+            "label": np.repeat(counts.label, len(thetas)),
+            "theta": np.tile(thetas, len(core)),
+            "prediction": outcomes.prediction.ravel(),
+            "radius": outcomes.radius.ravel(),
+            "route": pd.Categorical.from_codes(
+                outcomes.route.ravel(), [route.name.lower() for route in composition.Route]
+            ),
+            "natural_prediction": natural.ravel(),
+        }
+    )
+    summary = {
+        "core": {"nac": float((core == counts.label).mean())},
+        "certify": alone,
+        "acr_ceiling": composition.ceiling(counts, sigma=settings.sigma, alpha=combine.alpha),
+    }
+    return Inputs(
+        params=settings,
+        evaluation=evaluation,
+        counts=counts,
+        core=core,
+        outcomes=frame,
+        curve=curve,
+        metrics=summary,
+        baseline=_baseline(alone, curve, settings) if baseline else None,
+        provenance={
+            "sha256": {"models/core.safetensors": "0" * 64},
+            "versions": {"python": "3.11"},
+        },
+    )
 
 
-def _settings(*, theta_step: float, n: int, mechanism: str, radii: list[float] | None) -> params.Params:
+def _settings(
+    *, theta_step: float, n: int, mechanism: str, radii: list[float] | None
+) -> params.Params:
     loaded = params.load("profiles/laptop.yaml")
     replace = params.dataclasses.replace
     on_grid = lambda theta: abs(theta / theta_step - round(theta / theta_step)) < 1e-9
-    return replace(loaded, sample=replace(loaded.sample, n=n), select=replace(loaded.select, mechanism=mechanism),
-                   combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii),
-                   report=replace(loaded.report, thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200))
+    return replace(
+        loaded,
+        sample=replace(loaded.sample, n=n),
+        select=replace(loaded.select, mechanism=mechanism),
+        combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii),
+        report=replace(
+            loaded.report, thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
+        ),
+    )
 
 
 def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Counts:
@@ -61,7 +124,9 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
     p_class = 0.25 + 0.75 * ease**0.6 - 0.02 * generator.random(len(label))
     others = generator.integers(0, classes, len(label))
     favourite = np.where(generator.random(len(label)) < 0.15 + 0.85 * ease, label, others)
-    middle = np.clip(0.95 * (1 - ease) ** 0.8 + 0.05 * generator.standard_normal(len(label)), 0.01, 0.95)
+    middle = np.clip(
+        0.95 * (1 - ease) ** 0.8 + 0.05 * generator.standard_normal(len(label)), 0.01, 0.95
+    )
     for image in range(len(label)):
         for stage, draws in enumerate((sample.n0, sample.n, sample.n_predict)):
             hit = generator.random(draws) < p_class[image]
@@ -74,10 +139,25 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
                 guess[image] = votes[0, image].argmax()
             if stage == 1:
                 joint[image] = np.bincount(place[drawn == guess[image]], minlength=BINS + 1)
-    return Counts(classes=votes, entropy=scores, joint=joint, invalid=np.zeros((3, len(label)), int),
-                  index=np.arange(len(label)) * params.dataset.stride, label=label, guess=guess,
-                  settings=Settings(sigma=params.sigma, n0=sample.n0, n=sample.n, n_predict=sample.n_predict, seed=0,
-                                    chunk=sample.chunk, model="simulated", mechanism=params.select.mechanism))
+    return Counts(
+        classes=votes,
+        entropy=scores,
+        joint=joint,
+        invalid=np.zeros((3, len(label)), int),
+        index=np.arange(len(label)) * params.dataset.stride,
+        label=label,
+        guess=guess,
+        settings=Settings(
+            sigma=params.sigma,
+            n0=sample.n0,
+            n=sample.n,
+            n_predict=sample.n_predict,
+            seed=0,
+            chunk=sample.chunk,
+            model="simulated",
+            mechanism=params.select.mechanism,
+        ),
+    )
 
 
 def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
@@ -94,14 +174,31 @@ def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
 
 
 def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.DataFrame:
-    """Other noise levels, and beside a selection network the entropy, all of them worse by a made-up factor."""
+    """Other noise levels, and beside a selection network the entropy, all of them worse by a
+    made-up factor.
+    """
     rows, sigma = [], settings.sigma
     for factor in (0.4, 0.7, 1.4, 2.0):
         kept = max(0.0, 1 - 0.4 * abs(np.log(factor)))
-        rows.append({"series": "sigma", "sigma": sigma * factor, "theta": np.nan} | {k: kept * v for k, v in alone.items()})
+        rows.append(
+            {"series": "sigma", "sigma": sigma * factor, "theta": np.nan}
+            | {k: kept * v for k, v in alone.items()}
+        )
     if settings.select.mechanism == "network":
-        worse = curve.assign(acr=0.8 * curve["acr"], **{f"certified_accuracy@{r:g}": 0.8 * curve[f"certified_accuracy@{r:g}"]
-                                                        for r in settings.combine.radii})
+        worse = curve.assign(
+            acr=0.8 * curve["acr"],
+            **{
+                f"certified_accuracy@{r:g}": 0.8 * curve[f"certified_accuracy@{r:g}"]
+                for r in settings.combine.radii
+            },
+        )
         rows += [{"series": "entropy", "sigma": sigma, **row} for row in worse.to_dict("records")]
-    columns = ["series", "sigma", "theta", "nac", "acr", *(f"certified_accuracy@{r:g}" for r in settings.combine.radii)]
+    columns = [
+        "series",
+        "sigma",
+        "theta",
+        "nac",
+        "acr",
+        *(f"certified_accuracy@{r:g}" for r in settings.combine.radii),
+    ]
     return pd.DataFrame(rows, columns=columns)

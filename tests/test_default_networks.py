@@ -1,22 +1,35 @@
-"""What the networks of the default profile promise, on the first sixty evaluation images of CIFAR-10."""
+"""What the networks of the default profile promise, on the first sixty evaluation images of
+CIFAR-10.
+"""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aces import composition, metrics, models, params, sampling
-from aces.smoothing import ABSTAIN
+from aces import networks, params, sampling
+from aces.rule import composition, metrics
+from aces.rule.smoothing import ABSTAIN
 from default_networks import FOLDER, default_images, default_model
 
 SETTINGS = params.load(Path(__file__).parent.parent / "profiles" / "laptop.yaml")
 
 
 def test_they_are_those_of_the_default_profile():
-    core, certify = (models.read_metadata(FOLDER / f"{role}.safetensors") for role in ("core", "certify"))
+    core, certify = (
+        networks.read_metadata(FOLDER / f"{role}.safetensors") for role in ("core", "certify")
+    )
     assert (core["arch"], core["dataset"]) == (SETTINGS.core.arch, SETTINGS.dataset.name)
-    assert (certify["arch"], certify["method"], float(certify["sigma"])) == (SETTINGS.certify.arch, SETTINGS.certify.method, SETTINGS.sigma)
-    assert list(default_images().index[:3]) == [0, SETTINGS.dataset.stride, 2 * SETTINGS.dataset.stride]
+    assert (certify["arch"], certify["method"], float(certify["sigma"])) == (
+        SETTINGS.certify.arch,
+        SETTINGS.certify.method,
+        SETTINGS.sigma,
+    )
+    assert list(default_images().index[:3]) == [
+        0,
+        SETTINGS.dataset.stride,
+        2 * SETTINGS.dataset.stride,
+    ]
 
 
 def test_adaptive_predict_takes_a_twentieth_of_the_draws_and_agrees():
@@ -30,18 +43,31 @@ def test_adaptive_predict_takes_a_twentieth_of_the_draws_and_agrees():
 
 
 def test_adaptive_sampling_takes_half_the_draws_and_keeps_the_numbers():
-    """With the profile's looks, at its theta of interest: ACR and certified accuracies within 1 % of those with all draws,
-    natural accuracy within one image, and at most half of all draws."""
+    """With the profile's looks, at its theta of interest: ACR and certified accuracies within 1 %
+    of those with all draws, natural accuracy within one image, and at most half of all draws.
+    """
     model, evaluation, settings = default_model(), default_images(), SETTINGS.sample
     core = sampling.classes_of(model.networks["core"], evaluation.image, num_classes=10)
-    draw = {"sigma": model.sigma, "num_classes": 10, "n0": settings.n0, "n": settings.n, "n_predict": settings.n_predict,
-            "seed": 0, "chunk": settings.chunk, "progress": False}
+    draw = {
+        "sigma": model.sigma,
+        "num_classes": 10,
+        "n0": settings.n0,
+        "n": settings.n,
+        "n_predict": settings.n_predict,
+        "seed": 0,
+        "chunk": settings.chunk,
+        "progress": False,
+    }
     fixed = sampling.sample(model.networks["certify"], evaluation.image, **draw)
-    early = sampling.sample(model.networks["certify"], evaluation.image, adaptive=settings.adaptive, **draw)
+    early = sampling.sample(
+        model.networks["certify"], evaluation.image, adaptive=settings.adaptive, **draw
+    )
     assert early.draws.sum() <= fixed.draws.sum() / 2
     of_fixed, of_early = (curve_of(counts, core, evaluation.label) for counts in (fixed, early))
     for name in ("acr", "certified_accuracy@0.25", "certified_accuracy@0.5"):
-        assert of_fixed[name] > 0 and of_early[name] == pytest.approx(of_fixed[name], rel=0.01), name
+        assert of_fixed[name] > 0 and of_early[name] == pytest.approx(of_fixed[name], rel=0.01), (
+            name
+        )
     assert of_early["nac"] >= of_fixed["nac"] - 1.01 / len(core)
 
 
@@ -50,4 +76,8 @@ def curve_of(counts, core, label) -> dict:
     alpha, thetas = SETTINGS.combine.alpha, SETTINGS.sample.adaptive.thetas
     outcomes = composition.certify(counts, core, sigma=SETTINGS.sigma, alpha=alpha, thetas=thetas)
     natural = composition.predict(counts, core, alpha=alpha, thetas=thetas)
-    return metrics.curve(outcomes, natural, label, thetas=thetas, radii=SETTINGS.combine.radii).iloc[0].to_dict()
+    return (
+        metrics.curve(outcomes, natural, label, thetas=thetas, radii=SETTINGS.combine.radii)
+        .iloc[0]
+        .to_dict()
+    )

@@ -15,9 +15,9 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from small_models import digits, write_project
 
 from aces import cli, params
+from small_models import digits, write_project
 
 torch.set_num_threads(1)
 
@@ -42,8 +42,13 @@ def name(page: Path) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
-                           capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -56,7 +61,9 @@ def test_every_page_is_built(site):
 def test_pages_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.read_text()):
-            assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag), f"{page.name}: {tag}"
+            assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag), (
+                f"{page.name}: {tag}"
+            )
 
 
 def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
@@ -98,8 +105,16 @@ def commands() -> list[tuple[str, str]]:
         text = page.read_text()
         prose = FENCE.sub("", text)
         lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
-        lines += [line for line in re.findall(r"^ {4}(\S.*)$", prose, re.MULTILINE) if line.split()[0] in CHECKS]
-        lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if " " in code and code.split()[0] in CHECKS]
+        lines += [
+            line
+            for line in re.findall(r"^ {4}(\S.*)$", prose, re.MULTILINE)
+            if line.split()[0] in CHECKS
+        ]
+        lines += [
+            code
+            for code in re.findall(r"`([^`\n]+)`", prose)
+            if " " in code and code.split()[0] in CHECKS
+        ]
         for line in lines:
             for command in re.split(r" && ", line.partition(" #")[0]):
                 if command.strip():
@@ -123,6 +138,7 @@ def check_make(arguments: list[str]) -> None:
 
 def check_dvc(arguments: list[str]) -> None:
     from dvc.cli import parse_args
+
     known = params.flatten(params.load(ROOT / "params.yaml"))
     for override in getattr(parse_args(arguments), "set_param", None) or []:
         assert override.partition("=")[0] in known, override
@@ -130,11 +146,13 @@ def check_dvc(arguments: list[str]) -> None:
 
 def check_mlflow(arguments: list[str]) -> None:
     from mlflow.cli import cli
+
     check_click(cli, arguments)
 
 
 def check_ray(arguments: list[str]) -> None:
     from ray.scripts.scripts import cli
+
     check_click(cli, arguments)
 
 
@@ -150,13 +168,33 @@ def check_nothing(arguments: list[str]) -> None:
 
 
 # Commands that need nothing but a finished pipeline.
-RUNNABLE = ("aces certify ", "aces predict ", "aces profile list", "aces profile use imagenet-consistency")
-CHECKS = {"aces": check_aces, "make": check_make, "dvc": check_dvc, "mlflow": check_mlflow, "ray": check_ray, "git": check_nothing,
-          "pip": check_nothing, "curl": check_nothing, "source": check_nothing, "export": check_nothing, "python": check_nothing,
-          "open": check_nothing, "npm": check_nothing, "torchrun": check_nothing}
+RUNNABLE = (
+    "aces certify ",
+    "aces predict ",
+    "aces profile list",
+    "aces profile use imagenet-consistency",
+)
+CHECKS = {
+    "aces": check_aces,
+    "make": check_make,
+    "dvc": check_dvc,
+    "mlflow": check_mlflow,
+    "ray": check_ray,
+    "git": check_nothing,
+    "pip": check_nothing,
+    "curl": check_nothing,
+    "source": check_nothing,
+    "export": check_nothing,
+    "python": check_nothing,
+    "open": check_nothing,
+    "npm": check_nothing,
+    "torchrun": check_nothing,
+}
 
 
-@pytest.mark.parametrize("page, command", commands(), ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    "page, command", commands(), ids=lambda value: value if isinstance(value, str) else None
+)
 def test_a_command_exists_with_its_options(page, command, monkeypatch):
     program, *arguments = shlex.split(command)
     assert program in CHECKS, f"{page}: {program} is unknown here"
@@ -164,7 +202,9 @@ def test_a_command_exists_with_its_options(page, command, monkeypatch):
     CHECKS[program](arguments)
 
 
-@pytest.mark.parametrize("command", sorted({command for _, command in commands() if command.startswith(RUNNABLE)}))
+@pytest.mark.parametrize(
+    "command", sorted({command for _, command in commands() if command.startswith(RUNNABLE)})
+)
 def test_a_command_of_ours_runs(command, tmp_path, monkeypatch, capsys):
     """In the folder of a finished pipeline, with the files it names."""
     write_project(tmp_path)
@@ -177,8 +217,15 @@ def test_a_command_of_ours_runs(command, tmp_path, monkeypatch, capsys):
 
 
 def test_a_wrong_command_would_be_found():
-    for command in ("aces certify --radios 3 image.png", "aces certfy image.png", "make everything", "dvc exp run -S sigmma=1",
-                    "dvc reproduce", "mlflow models serve --prot 3", "ray start --haed"):
+    for command in (
+        "aces certify --radios 3 image.png",
+        "aces certfy image.png",
+        "make everything",
+        "dvc exp run -S sigmma=1",
+        "dvc reproduce",
+        "mlflow models serve --prot 3",
+        "ray start --haed",
+    ):
         program, *arguments = shlex.split(command)
         with pytest.raises((SystemExit, Exception)):
             CHECKS[program](arguments)
@@ -187,6 +234,9 @@ def test_a_wrong_command_would_be_found():
 def test_every_page_is_in_the_navigation():
     class Loader(yaml.SafeLoader):
         """mkdocs.yml may have tags that YAML does not know."""
+
     Loader.add_multi_constructor("", lambda loader, tag, node: None)
-    listed = re.findall(r"[\w/-]+\.md", str(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))
+    listed = re.findall(
+        r"[\w/-]+\.md", str(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"])
+    )
     assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES[1:])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aces.data.images import read_image, read_images
 from aces.errors import InputError
-from aces.images import read_image, read_images
 
 CIFAR = (3, 32, 32)
 
@@ -16,7 +16,9 @@ def save(folder, image: Image.Image, name: str = "image.png", **options):
     return path
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"])
+@pytest.mark.parametrize(
+    "mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"]
+)
 @pytest.mark.parametrize("size", [(1, 1), (7, 300), (300, 7), (32, 32), (640, 480)])
 @pytest.mark.parametrize("shape", [CIFAR, (1, 8, 8)])
 def test_every_mode_and_size_gives_the_shape_asked_for(tmp_path, mode, size, shape):
@@ -38,18 +40,25 @@ def test_an_image_of_the_right_size_is_unchanged(tmp_path):
 
 
 def test_resize_then_crop_is_torchvisions(tmp_path):
-    from aces.models.vision import torchvision
     from torchvision import transforms
+
+    from aces.vision import torchvision
+
     assert torchvision
     usual = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])
     for size in [(500, 375), (301, 517), (224, 224), (1000, 257)]:
-        noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
+        noise = Image.fromarray(
+            np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+        )
         array = read_image(save(tmp_path, noise), shape=(3, 224, 224), resize=256)
         np.testing.assert_array_equal(array, np.asarray(usual(noise)), err_msg=str(size))
 
 
 def test_transparent_pixels_are_white(tmp_path):
-    assert (read_image(save(tmp_path, Image.new("RGBA", (8, 8), (255, 0, 0, 0))), shape=(3, 8, 8)) == 255).all()
+    assert (
+        read_image(save(tmp_path, Image.new("RGBA", (8, 8), (255, 0, 0, 0))), shape=(3, 8, 8))
+        == 255
+    ).all()
 
 
 def test_the_cameras_orientation_is_applied(tmp_path):
@@ -66,12 +75,15 @@ def test_a_dark_sixteen_bit_image_stays_dark(tmp_path):
     assert read_image(path, shape=(1, 8, 8)).max() == 1  # 200 of 65535
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda path: None, "does not exist"),
-    (lambda path: path.mkdir(), "is a folder"),
-    (lambda path: path.write_text("not an image"), "no format that Pillow reads"),
-    (lambda path: path.write_bytes(b""), "no format that Pillow reads"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda path: None, "does not exist"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.write_text("not an image"), "no format that Pillow reads"),
+        (lambda path: path.write_bytes(b""), "no format that Pillow reads"),
+    ],
+)
 def test_what_is_no_image_is_named(tmp_path, make, message):
     path = tmp_path / "image.png"
     make(path)
@@ -81,13 +93,18 @@ def test_what_is_no_image_is_named(tmp_path, make, message):
 
 
 def test_a_truncated_image_is_named(tmp_path):
-    path = save(tmp_path, Image.fromarray(np.random.default_rng(0).integers(0, 256, (99, 99, 3), dtype=np.uint8)))
+    path = save(
+        tmp_path,
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (99, 99, 3), dtype=np.uint8)),
+    )
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(InputError, match="cannot be read"):
         read_image(path, shape=CIFAR)
 
 
 def test_values_of_no_known_range_are_refused(tmp_path):
-    path = save(tmp_path, Image.fromarray(np.full((8, 8), -3.0, dtype=np.float32)), name="image.tiff")
+    path = save(
+        tmp_path, Image.fromarray(np.full((8, 8), -3.0, dtype=np.float32)), name="image.tiff"
+    )
     with pytest.raises(InputError, match="values from -3"):
         read_image(path, shape=CIFAR)

@@ -49,11 +49,19 @@ def served(folder: Path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     hidden = ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "DVC_ROOT")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden} | {"DO_NOT_TRACK": "true"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden} | {
+        "DO_NOT_TRACK": "true"
+    }
     said = folder / "server.log"
     with said.open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "mlflow", "ui", "--port", str(port), "--workers", "1"], cwd=folder,
-                                  env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", "ui", "--port", str(port), "--workers", "1"],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         address = f"http://127.0.0.1:{port}"
         wait_for(address, server, said)
@@ -80,7 +88,14 @@ def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
     with served(folder) as address:
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(SECONDS * 1000)
-        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith((address, "blob:")) else route.abort())
+        page.route(
+            "**/*",
+            lambda route: (
+                route.continue_()
+                if route.request.url.startswith((address, "blob:"))
+                else route.abort()
+            ),
+        )
         try:
             page.goto(address)
             link = page.get_by_role("link", name=tracking.EXPERIMENT, exact=True)
@@ -88,18 +103,25 @@ def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
 
             page.goto(runs)
             page.get_by_role("link", name=run.name).wait_for()
-            assert page.get_by_role("link", name="combine").count() == 0  # the stage is folded into its parent
+            assert (
+                page.get_by_role("link", name="combine").count() == 0
+            )  # the stage is folded into its parent
 
             page.get_by_role("link", name=run.name).click()
             page.get_by_role("link", name="combine", exact=True).wait_for()
             for name, value in METRICS.items():
-                row = page.get_by_role("row").filter(has=page.get_by_text(f"combine/{name}", exact=True))
+                row = page.get_by_role("row").filter(
+                    has=page.get_by_text(f"combine/{name}", exact=True)
+                )
                 assert str(value) in row.inner_text()
 
             page.goto(f"{runs}/{run.id}/artifacts/report/index.html")
             report = page.frame_locator("iframe")
             report.locator("html[data-ready]").wait_for()
-            assert report.get_by_role("heading", level=1).inner_text() == "CIFAR-10, Gaussian, σ = 0.25"
+            assert (
+                report.get_by_role("heading", level=1).inner_text()
+                == "CIFAR-10, Gaussian, σ = 0.25"
+            )
             report.locator("#theta").press("Home")
             assert report.locator("#theta-value").inner_text() == "0.00"
         finally:

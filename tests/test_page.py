@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aces.composition import Route
 from aces.reporting import figures, screenshot, write_report
+from aces.rule.composition import Route
 from headless import chromium, needs_browser, opened  # noqa: F401, a fixture
 from simulated import simulated_run
 
@@ -34,7 +34,11 @@ def page(chromium, path):
 
 
 def move(page, step: int) -> None:
-    page.eval_on_selector("#theta", "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }", step)
+    page.eval_on_selector(
+        "#theta",
+        "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }",
+        step,
+    )
 
 
 def number(text: str) -> float:
@@ -43,7 +47,11 @@ def number(text: str) -> float:
 
 def live(page, name: str) -> float:
     """The number itself, without the interval below it."""
-    return number(page.eval_on_selector(f'.results [data-live="{name}"]', "cell => cell.firstChild.textContent"))
+    return number(
+        page.eval_on_selector(
+            f'.results [data-live="{name}"]', "cell => cell.firstChild.textContent"
+        )
+    )
 
 
 @pytest.mark.parametrize("step", [0, 13, 47, 100])
@@ -55,11 +63,19 @@ def test_slider_shows_the_numbers_of_the_curve(page, run, step):
     for name in run.curve.columns.drop(["theta", "acr", "abstention", "core_rate"]):
         assert live(page, name) == pytest.approx(100 * row[name], abs=0.05 + 1e-9), name
     routes = run.rule.route[:, step]
-    shares = {"core": row["core_rate"], "abstain": row["abstention"], "certify": (routes == Route.CERTIFY).mean(),
-              "agree": (routes == Route.AGREE).mean()}
+    shares = {
+        "core": row["core_rate"],
+        "abstain": row["abstention"],
+        "certify": (routes == Route.CERTIFY).mean(),
+        "agree": (routes == Route.AGREE).mean(),
+    }
     for route, share in shares.items():
-        assert number(page.inner_text(f'[data-share="{route}"]')) == pytest.approx(100 * share, abs=0.05 + 1e-9)
-    assert number(page.inner_text('.readout [data-live="nac"]')) == pytest.approx(100 * row["nac"], abs=0.05 + 1e-9)
+        assert number(page.inner_text(f'[data-share="{route}"]')) == pytest.approx(
+            100 * share, abs=0.05 + 1e-9
+        )
+    assert number(page.inner_text('.readout [data-live="nac"]')) == pytest.approx(
+        100 * row["nac"], abs=0.05 + 1e-9
+    )
     assert f"θ = {row['theta']:.2f}" in page.get_attribute("#acr-chart svg", "aria-label")
 
 
@@ -72,7 +88,9 @@ def test_slider_answers_to_the_keyboard(page, run):
     assert "natural accuracy" in page.get_attribute("#theta", "aria-valuetext")
     page.keyboard.press("End")
     last = run.curve.iloc[-1]
-    assert live(page, "selection_rate@0.25") == pytest.approx(100 * last["selection_rate@0.25"], abs=0.05 + 1e-9)
+    assert live(page, "selection_rate@0.25") == pytest.approx(
+        100 * last["selection_rate@0.25"], abs=0.05 + 1e-9
+    )
 
 
 def test_a_drag_along_a_curve_moves_the_slider(page):
@@ -86,12 +104,16 @@ def test_a_drag_along_a_curve_moves_the_slider(page):
 @pytest.mark.parametrize("step", [20, 60])
 def test_wall_shows_every_image_by_route_and_answer(page, run, step):
     move(page, step)
-    tiles = page.eval_on_selector_all(".tile", "all => all.map(t => [+t.dataset.image, t.dataset.route, t.dataset.answer])")
+    tiles = page.eval_on_selector_all(
+        ".tile", "all => all.map(t => [+t.dataset.image, t.dataset.route, t.dataset.answer])"
+    )
     assert sorted(image for image, _, _ in tiles) == list(range(len(run.label)))
     for image, route, answer in tiles:
         prediction = run.rule.prediction[image, step]
         assert route == Route(run.rule.route[image, step]).name.lower()
-        assert answer == ("none" if prediction < 0 else "right" if prediction == run.label[image] else "wrong")
+        assert answer == (
+            "none" if prediction < 0 else "right" if prediction == run.label[image] else "wrong"
+        )
 
 
 @pytest.mark.parametrize("image", [0, 7, 119])
@@ -104,17 +126,25 @@ def test_choosing_an_image_shows_its_own_numbers(page, run, image):
     assert page.inner_text("#detail-title").startswith(classes[run.label[image]])
     assert str(run.evaluation.index[image]) in page.inner_text("#detail-title")
     assert float(own("radius")) == math.floor(run.rule.radius[image, step] * 1000) / 1000
-    assert own("core").startswith(classes[run.core[image]]) and own("guess").startswith(classes[run.counts.guess[image]])
+    assert own("core").startswith(classes[run.core[image]]) and own("guess").startswith(
+        classes[run.counts.guess[image]]
+    )
     assert own("core").endswith("✓" if run.core[image] == run.label[image] else "✗")
     assert own("selected") == f"{run.selected[image, step]:,} of {run.draws[image]:,}"
-    share, bound = (number(part.removeprefix("≥")) for part in own("p_class").replace("\xa0", "").split(", "))
+    share, bound = (
+        number(part.removeprefix("≥")) for part in own("p_class").replace("\xa0", "").split(", ")
+    )
     assert share == pytest.approx(100 * run.p_class[image], abs=0.05 + 1e-9)
     assert 0 <= 100 * run.rule.p_class[image, step] - bound < 0.01 + 1e-4  # never rounded up
-    share, bound = (number(part.removeprefix("≥")) for part in own("p_select").replace("\xa0", "").split(", "))
+    share, bound = (
+        number(part.removeprefix("≥")) for part in own("p_select").replace("\xa0", "").split(", ")
+    )
     assert share == pytest.approx(100 * run.p_select[image, step], abs=0.05 + 1e-9)
     assert bound == pytest.approx(100 * run.rule.p_select[image, step], abs=0.01)
     assert float(own("alone")) == math.floor(run.smoothed.radius[image] * 1000) / 1000
-    assert f"image {run.evaluation.index[image]}" in page.get_attribute("#radius-chart svg", "aria-label")
+    assert f"image {run.evaluation.index[image]}" in page.get_attribute(
+        "#radius-chart svg", "aria-label"
+    )
 
 
 def test_wall_answers_to_the_keyboard(page, run):
@@ -125,14 +155,22 @@ def test_wall_answers_to_the_keyboard(page, run):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     after = int(page.evaluate("document.activeElement.dataset.image"))
-    assert str(after) != before and page.get_attribute(f'.tile[data-image="{after}"]', "aria-pressed") == "true"
+    assert (
+        str(after) != before
+        and page.get_attribute(f'.tile[data-image="{after}"]', "aria-pressed") == "true"
+    )
     assert str(run.evaluation.index[after]) in page.inner_text("#detail-title")
     assert page.eval_on_selector_all(".tile[tabindex='0']", "all => all.length") == 1
-    assert run.evaluation.classes[run.label[after]] in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert run.evaluation.classes[run.label[after]] in page.evaluate(
+        "document.activeElement.getAttribute('aria-label')"
+    )
 
 
 def test_wall_is_ordered_by_what_is_asked_for(page, run):
-    order = lambda: [int(image) for image in page.eval_on_selector_all(".tile", "all => all.map(t => t.dataset.image)")]
+    order = lambda: [
+        int(image)
+        for image in page.eval_on_selector_all(".tile", "all => all.map(t => t.dataset.image)")
+    ]
     assert (np.diff(run.median_score[order()]) >= 0).all()
     page.select_option("#order", "class")
     assert (np.diff(run.label[order()]) >= 0).all()
@@ -141,7 +179,9 @@ def test_wall_is_ordered_by_what_is_asked_for(page, run):
 
 
 def test_every_picture_has_words(page):
-    assert page.eval_on_selector_all("svg[role=img]", "all => all.every(svg => svg.getAttribute('aria-label').length > 20)")
+    assert page.eval_on_selector_all(
+        "svg[role=img]", "all => all.every(svg => svg.getAttribute('aria-label').length > 20)"
+    )
     labelled = "all => all.every(tile => tile.getAttribute('aria-label').startsWith('Image '))"
     assert page.eval_on_selector_all(".tile", labelled)
     hidden = "all => all.every(svg => svg.getAttribute('aria-hidden') === 'true')"
@@ -152,10 +192,14 @@ def test_choosing_an_image_is_announced(page, run):
     assert page.inner_text("#announcement") == ""
     page.click('.tile[data-image="5"]')
     said = page.inner_text("#announcement")
-    assert said.startswith(f"Image {run.evaluation.index[5]}, {run.evaluation.classes[run.label[5]]}:")
+    assert said.startswith(
+        f"Image {run.evaluation.index[5]}, {run.evaluation.classes[run.label[5]]}:"
+    )
     assert page.get_attribute("#announcement", "role") == "status"
     page.keyboard.press("Escape")  # nothing lies over the wall here: the focus stays
-    assert page.evaluate("document.activeElement.dataset.image") == "5" and page.is_visible("#detail")
+    assert page.evaluate("document.activeElement.dataset.image") == "5" and page.is_visible(
+        "#detail"
+    )
 
 
 @pytest.mark.parametrize("close", ["button", "Escape"])
@@ -165,7 +209,9 @@ def test_phone_moves_the_focus_into_the_sheet_and_back(chromium, path, close):
         phone.keyboard.press("ArrowRight")
         chosen = phone.evaluate("document.activeElement.dataset.image")
         phone.keyboard.press("Enter")
-        assert phone.evaluate("document.activeElement.id") == "detail" and phone.is_visible("#detail")
+        assert phone.evaluate("document.activeElement.id") == "detail" and phone.is_visible(
+            "#detail"
+        )
         phone.keyboard.press("Tab")
         assert phone.evaluate("document.activeElement.id") == "close"
         phone.keyboard.press("Enter" if close == "button" else "Escape")
@@ -184,7 +230,10 @@ LUMINANCE = """(node, property) => {
 def test_zeros_are_readable_also_in_the_row_of_the_slider(page):
     move(page, 20)
     for row in (".results .here .zero", ".results tr:not(.here) .zero", ".results .live small"):
-        ink, paper = (page.eval_on_selector(row, f"node => ({LUMINANCE})(node, '{name}')") for name in ("color", "backgroundColor"))
+        ink, paper = (
+            page.eval_on_selector(row, f"node => ({LUMINANCE})(node, '{name}')")
+            for name in ("color", "backgroundColor")
+        )
         assert (paper + 0.05) / (ink + 0.05) >= 4.5, row  # WCAG 2.2, 1.4.3
 
 
@@ -195,7 +244,10 @@ def test_every_table_says_what_its_headings_head(page):
 def test_alternative_texts_say_what_was_computed(page, run):
     move(page, 30)
     said = page.get_attribute("#correctness-chart svg", "aria-label")
-    assert f"Certified correctly at r = {run.middle_radius:g}: {run.certifiable.sum()} images, half of them at " in said
+    assert (
+        f"Certified correctly at r = {run.middle_radius:g}: {run.certifiable.sum()} images, half of them at "
+        in said
+    )
     edge = float(said.split("half of them at ")[1].split(" or below")[0])
     assert (run.median_score[run.certifiable] <= edge).mean() >= 0.5
     assert (run.median_score[run.certifiable] <= edge - 1 / figures.ENTROPY_BINS).mean() <= 0.5
@@ -211,11 +263,15 @@ def test_a_radius_of_many_digits_has_its_numbers(chromium, tmp_path):
         move(page, 6)
         for name in ("certified_accuracy@0.00784314", "selection_rate@0.00784314"):
             assert live(page, name) == pytest.approx(100 * run.curve[name].iloc[6], abs=0.05 + 1e-9)
-        assert "at radius 0.00784314" in page.inner_text("#lede") and "r = 0.00784314" in page.inner_text("#panels")
+        assert "at radius 0.00784314" in page.inner_text(
+            "#lede"
+        ) and "r = 0.00784314" in page.inner_text("#panels")
 
 
 def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
-    run = simulated_run(images=500, classes=1000, side=224, theta_step=0.1, n=1000, mechanism="network")
+    run = simulated_run(
+        images=500, classes=1000, side=224, theta_step=0.1, n=1000, mechanism="network"
+    )
     write_report(tmp_path, run)
     assert (tmp_path / "index.html").stat().st_size < 5_000_000
     with opened(chromium, tmp_path / "index.html") as page:
@@ -223,14 +279,28 @@ def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
         move(page, 5)
         page.click('.tile[data-image="321"]')
         assert page.inner_text("#detail-title").startswith(run.evaluation.classes[run.label[321]])
-        assert page.inner_text('#detail [data-own="selected"]') == f"{run.selected[321, 5]:,} of {run.draws[321]:,}"
-        # The thumbnail is this image: of all of them it looks most like this one, away from its frame and mark.
-        page.eval_on_selector('.tile[data-image="321"]', "tile => { tile.dataset.answer = 'right'; tile.dataset.route = ''; }")
-        seen = Image.open(io.BytesIO(page.locator('.tile[data-image="321"] .thumb').screenshot())).convert("RGB")
+        assert (
+            page.inner_text('#detail [data-own="selected"]')
+            == f"{run.selected[321, 5]:,} of {run.draws[321]:,}"
+        )
+        # The thumbnail is this image: of all of them it looks most like this one, away from its
+        # frame and mark.
+        page.eval_on_selector(
+            '.tile[data-image="321"]',
+            "tile => { tile.dataset.answer = 'right'; tile.dataset.route = ''; }",
+        )
+        seen = Image.open(
+            io.BytesIO(page.locator('.tile[data-image="321"] .thumb').screenshot())
+        ).convert("RGB")
         inner = lambda picture: np.asarray(picture.resize((16, 16)), dtype=float)[2:-6, 2:-6]
-        far = [np.abs(inner(seen) - inner(Image.fromarray(image))).mean() for image in run.evaluation.image]
+        far = [
+            np.abs(inner(seen) - inner(Image.fromarray(image))).mean()
+            for image in run.evaluation.image
+        ]
         assert np.argmin(far) == 321
-        assert page.locator("#acr-chart polyline[stroke-dasharray='5 4']").count() == 1  # selecting by entropy
+        assert (
+            page.locator("#acr-chart polyline[stroke-dasharray='5 4']").count() == 1
+        )  # selecting by entropy
         assert "ACES selecting by entropy" in page.inner_text("#legend")
 
 
@@ -242,8 +312,16 @@ def test_without_a_selection_network_there_is_no_second_curve(page):
 def test_print_shows_everything_and_no_controls(chromium, path, tmp_path):
     with opened(chromium, path, width=700, height=990) as page:
         page.emulate_media(media="print")
-        assert not page.is_visible("#theta") and not page.is_visible("#close") and not page.is_visible("#order")
-        assert page.is_visible("#detail") and page.is_visible("#provenance") and page.is_visible(".results")
+        assert (
+            not page.is_visible("#theta")
+            and not page.is_visible("#close")
+            and not page.is_visible("#order")
+        )
+        assert (
+            page.is_visible("#detail")
+            and page.is_visible("#provenance")
+            and page.is_visible(".results")
+        )
         assert page.evaluate("document.documentElement.scrollWidth") <= 700
         printed = page.pdf(format="A4")
         assert printed.startswith(b"%PDF") and 3 <= printed.count(b"/Type /Page\n") <= 20

@@ -26,6 +26,7 @@ def complaint(tmp_path, tree) -> str:
 
 def test_the_committed_parameters_are_a_profile():
     import pathlib
+
     assert load("params.yaml") in [load(path) for path in pathlib.Path("profiles").glob("*.yaml")]
 
 
@@ -45,16 +46,38 @@ def test_a_number_that_yaml_reads_as_text(tmp_path, tree):
     assert "combine.alpha='1e-3'" in message and "0.001" in message
 
 
-@pytest.mark.parametrize("path, value", [
-    (("sigma",), 0.0), (("sigma",), float("nan")), (("seed",), -1), (("seed",), True), (("dataset", "name"), "mnist"),
-    (("dataset", "stride"), 0), (("certify", "method"), "magic"), (("select", "mechanism"), "dice"), (("select", "eta"), 1.5),
-    (("sample", "precision"), "int8"), (("sample", "n0"), 0), (("combine", "alpha"), 0.5), (("combine", "multiplicity"), "none"),
-    (("combine", "theta_step"), 0.0015), (("combine", "theta_step"), 0.0), (("combine", "radii"), [0.5, 0.25]),
-    (("core", "train", "momentum"), 1.0), (("report", "thetas"), [1.1]), (("baseline", "sigmas"), [0.0]),
-    (("combine", "radii"), []), (("combine", "radii"), [0.25, 0.25000001]), (("report", "thetas"), []),
-    (("report", "thetas"), [0.3333]), (("sample", "adaptive", "thetas"), []), (("sample", "adaptive", "thetas"), [0.3333]),
-    (("sample", "adaptive", "looks"), [0.5, 0.9, 0.95]), (("sample", "adaptive", "spend"), [0.5, 0.5, 0.5]),
-])
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("sigma",), 0.0),
+        (("sigma",), float("nan")),
+        (("seed",), -1),
+        (("seed",), True),
+        (("dataset", "name"), "mnist"),
+        (("dataset", "stride"), 0),
+        (("certify", "method"), "magic"),
+        (("select", "mechanism"), "dice"),
+        (("select", "eta"), 1.5),
+        (("sample", "precision"), "int8"),
+        (("sample", "n0"), 0),
+        (("combine", "alpha"), 0.5),
+        (("combine", "multiplicity"), "none"),
+        (("combine", "theta_step"), 0.0015),
+        (("combine", "theta_step"), 0.0),
+        (("combine", "radii"), [0.5, 0.25]),
+        (("core", "train", "momentum"), 1.0),
+        (("report", "thetas"), [1.1]),
+        (("baseline", "sigmas"), [0.0]),
+        (("combine", "radii"), []),
+        (("combine", "radii"), [0.25, 0.25000001]),
+        (("report", "thetas"), []),
+        (("report", "thetas"), [0.3333]),
+        (("sample", "adaptive", "thetas"), []),
+        (("sample", "adaptive", "thetas"), [0.3333]),
+        (("sample", "adaptive", "looks"), [0.5, 0.9, 0.95]),
+        (("sample", "adaptive", "spend"), [0.5, 0.5, 0.5]),
+    ],
+)
 def test_values_out_of_range_are_named(tmp_path, tree, path, value):
     node = tree
     for key in path[:-1]:
@@ -82,21 +105,28 @@ def test_too_few_draws_for_alpha_say_how_many_are_needed(tmp_path, tree, name):
 
 
 def test_the_number_asked_for_is_enough_and_one_less_is_not():
-    # The strictest tests: a lower bound at alpha / 2, and a two-sided test at alpha / 2, when every draw agrees.
-    statistics = pytest.importorskip("aces.statistics")
+    # The strictest tests: a lower bound at alpha / 2, and a two-sided test at alpha / 2, when every
+    # draw agrees.
+    statistics = pytest.importorskip("aces.rule.statistics")
     for alpha in (0.1, 0.01, 0.001, 1e-6):
         needed = params.needed_draws(alpha)
         assert statistics.lower_bound(needed, needed, alpha=alpha / 2) > 0.5
         assert statistics.two_sided_p_value(needed, needed) <= alpha / 2
         fewer = needed - 1
-        assert (statistics.lower_bound(fewer, fewer, alpha=alpha / 2) <= 0.5
-                or statistics.two_sided_p_value(fewer, fewer) > alpha / 2)
+        assert (
+            statistics.lower_bound(fewer, fewer, alpha=alpha / 2) <= 0.5
+            or statistics.two_sided_p_value(fewer, fewer) > alpha / 2
+        )
 
 
 def test_settings_of_the_nearest_sigma_apply(tree):
-    blocks = [params.Consistency(sigma=s, draws=2, weight=w, eta=0.5) for s, w in ((0.25, 20.0), (0.5, 10.0), (1.0, 5.0))]
+    blocks = [
+        params.Consistency(sigma=s, draws=2, weight=w, eta=0.5)
+        for s, w in ((0.25, 20.0), (0.5, 10.0), (1.0, 5.0))
+    ]
     base = load("profiles/laptop.yaml").certify
     from dataclasses import replace
+
     certify = replace(base, method="consistency", consistency=blocks)
     assert [certify.settings(s).weight for s in (0.1, 0.3, 0.6, 2.0)] == [20.0, 20.0, 10.0, 5.0]
     assert replace(base, method="gaussian").settings(0.25) is None

@@ -1,4 +1,6 @@
-"""The whole pipeline on the digits, as a user runs it: `dvc repro`, `dvc exp run`, the queue, and what can go wrong."""
+"""The whole pipeline on the digits, as a user runs it: `dvc repro`, `dvc exp run`, the queue, and
+what can go wrong.
+"""
 
 import ast
 import io
@@ -20,8 +22,18 @@ from aces.reporting.browser import find_browser
 ROOT = Path(__file__).parent.parent
 STAGES = ("subsample", "train_core", "train_certify", "train_select", "sample", "combine", "report")
 
-# What a stage imports but its result cannot depend on: messages, tracking, and the parameters, which DVC tracks by value.
-PLUMBING = {"aces", "aces.console", "aces.errors", "aces.params", "aces.runtime", "aces.tracking", "stages", "stages.runner"}
+# What a stage imports but its result cannot depend on: messages, tracking, and the parameters,
+# which DVC tracks by value.
+PLUMBING = {
+    "aces",
+    "aces.console",
+    "aces.errors",
+    "aces.params",
+    "aces.runtime",
+    "aces.tracking",
+    "stages",
+    "stages.runner",
+}
 
 
 # ---------------------------------------------------------------- the graph
@@ -34,7 +46,9 @@ def graph() -> dict:
 
 def module_file(name: str) -> Path | None:
     path = ROOT / Path(*name.split("."))
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
+    return next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None
+    )
 
 
 def imported(name: str) -> set[str]:
@@ -45,7 +59,11 @@ def imported(name: str) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {module for module in found if module.split(".")[0] in ("aces", "stages") and module_file(module)}
+    return {
+        module
+        for module in found
+        if module.split(".")[0] in ("aces", "stages") and module_file(module)
+    }
 
 
 def closure(name: str) -> set[str]:
@@ -62,8 +80,16 @@ def closure(name: str) -> set[str]:
 def test_a_stage_depends_on_the_code_it_imports(graph, stage):
     listed = [ROOT / dep for dep in graph[stage]["deps"] if dep.startswith(("aces/", "stages/"))]
     needed = {module_file(module) for module in closure(f"stages.{stage}")}
-    missing = {str(file.relative_to(ROOT)) for file in needed if not any(file == dep or dep in file.parents for dep in listed)}
-    idle = {str(dep.relative_to(ROOT)) for dep in listed if not any(file == dep or dep in file.parents for file in needed)}
+    missing = {
+        str(file.relative_to(ROOT))
+        for file in needed
+        if not any(file == dep or dep in file.parents for dep in listed)
+    }
+    idle = {
+        str(dep.relative_to(ROOT))
+        for dep in listed
+        if not any(file == dep or dep in file.parents for file in needed)
+    }
     assert not missing, f"{stage} imports these; list them in its deps"
     assert not idle, f"{stage} does not import these"
 
@@ -76,25 +102,48 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                               capture_output=True, text=True, check=True).stdout.split("\0")
+        files = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
         for name in filter(None, files):
             if (ROOT / name).exists():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
         (folder / "dvc.lock").unlink(missing_ok=True)
         shutil.copy(folder / "profiles/digits.yaml", folder / "params.yaml")
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "MLFLOW_", "GIT_"))}
-        self.environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": "",
-                             "GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "test",
-                             "GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "test@example.org"}
+        self.environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("DVC_", "MLFLOW_", "GIT_"))
+        }
+        self.environment |= {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": "",
+            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_KEY_0": "user.name",
+            "GIT_CONFIG_VALUE_0": "test",
+            "GIT_CONFIG_KEY_1": "user.email",
+            "GIT_CONFIG_VALUE_1": "test@example.org",
+        }
         self("git", "init", "-q")
         self.commit()
 
     def __call__(self, *command: str, fails: bool = False, **environment: str) -> str:
-        done = subprocess.run(command, cwd=self.folder, env=self.environment | environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        assert (done.returncode != 0) == fails, f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout}"
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment | environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert (done.returncode != 0) == fails, (
+            f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout}"
+        )
         return done.stdout
 
     def commit(self) -> None:
@@ -108,9 +157,13 @@ class Project:
         return pd.read_csv(self.folder / "results/curve.csv")
 
     def runs(self) -> list[dict]:
-        """The parent runs of the MLflow store, the newest first, as a user's script would read them."""
-        program = ("import json; from aces import tracking; print(json.dumps([dict(name=run.name, params=run.params,"
-                   " metrics=run.metrics, tags=run.tags) for run in tracking.finished_runs()]))")
+        """The parent runs of the MLflow store, the newest first, as a user's script would read
+        them.
+        """
+        program = (
+            "import json; from aces import tracking; print(json.dumps([dict(name=run.name, params=run.params,"
+            " metrics=run.metrics, tags=run.tags) for run in tracking.finished_runs()]))"
+        )
         return json.loads(self(sys.executable, "-c", program).splitlines()[-1])
 
 
@@ -129,13 +182,23 @@ def test_repro_writes_every_result(project):
     assert curve["acr"].iloc[0] == 0 < curve["acr"].iloc[-1]
     assert curve["nac"].iloc[0] > 0.8  # the core network has learnt the digits
     outcomes = pd.read_parquet(project.folder / "results/outcomes.parquet")
-    assert list(outcomes.columns) == ["index", "label", "theta", "prediction", "radius", "route", "natural_prediction"]
+    assert list(outcomes.columns) == [
+        "index",
+        "label",
+        "theta",
+        "prediction",
+        "radius",
+        "route",
+        "natural_prediction",
+    ]
     assert (project.folder / "reports/index.html").exists()
 
 
 def test_repro_leaves_nothing_untracked_and_a_second_one_does_nothing(project):
     changed = project("git", "status", "--porcelain").splitlines()
-    assert all(line[3:] == "dvc.lock" or line[3:].startswith("reports/") for line in changed), changed
+    assert all(line[3:] == "dvc.lock" or line[3:].startswith("reports/") for line in changed), (
+        changed
+    )
     output = project("dvc", "repro")
     assert "up to date" in output and not project.stages_run(output)
 
@@ -143,18 +206,26 @@ def test_repro_leaves_nothing_untracked_and_a_second_one_does_nothing(project):
 def test_the_parent_run_has_it_all(project):
     run = project.runs()[-1]
     assert run["params"]["dataset.name"] == "digits"
-    assert {"nac", "acr", "train_core/final_loss", "sample/draws", "combine/core/nac"} <= set(run["metrics"])
+    assert {"nac", "acr", "train_core/final_loss", "sample/draws", "combine/core/nac"} <= set(
+        run["metrics"]
+    )
     assert {"aces.model.core", "aces.model.certify"} <= set(run["tags"])
     (artifacts,) = (project.folder / "mlruns").glob("*/artifacts/report")
     pictures = ["screenshot.png"] if find_browser() else []
-    assert {"index.html", "figures", "tables", *pictures} <= {path.name for path in artifacts.iterdir()}
-    assert (artifacts.parent / "results/curve.csv").read_bytes() == (project.folder / "results/curve.csv").read_bytes()
+    assert {"index.html", "figures", "tables", *pictures} <= {
+        path.name for path in artifacts.iterdir()
+    }
+    assert (artifacts.parent / "results/curve.csv").read_bytes() == (
+        project.folder / "results/curve.csv"
+    ).read_bytes()
 
 
 def test_the_composed_model_is_registered(project):
-    program = ("import mlflow, numpy as np; mlflow.set_tracking_uri('sqlite:///mlflow.db');"
-               "model = mlflow.pyfunc.load_model('models:/aces-digits/latest');"
-               "print(list(model.predict(np.zeros((2, 1, 8, 8), np.float32))['route']))")
+    program = (
+        "import mlflow, numpy as np; mlflow.set_tracking_uri('sqlite:///mlflow.db');"
+        "model = mlflow.pyfunc.load_model('models:/aces-digits/latest');"
+        "print(list(model.predict(np.zeros((2, 1, 8, 8), np.float32))['route']))"
+    )
     assert re.search(r"\['\w+', '\w+'\]", project(sys.executable, "-c", program))
 
 
@@ -167,7 +238,10 @@ def test_metrics_plots_and_params_are_wired(project):
 
 def test_the_same_inputs_give_the_same_bytes(project):
     """Trained, sampled and combined anew, without what was kept of the first time."""
-    before, again = (project.folder / "dvc.lock").read_text(), ("train_core", "train_certify", "sample", "combine")
+    before, again = (
+        (project.folder / "dvc.lock").read_text(),
+        ("train_core", "train_certify", "sample", "combine"),
+    )
     for kept in ("sampling", "training"):
         shutil.rmtree(project.folder / "scratch" / kept, ignore_errors=True)
     assert project.stages_run(project("dvc", "repro", "-f", "-s", *again)) == set(again)
@@ -180,46 +254,79 @@ def test_experiments_run_what_changed_and_nothing_else(project):
     assert project.stages_run(output) == {"train_certify", "sample", "combine", "report"}
     newest = project.runs()[0]
     assert newest["params"]["sigma"] == "0.5"
-    # A stage that DVC skipped has its metrics here all the same, and the run that computed them is named.
-    assert "train_core/final_loss" in newest["metrics"] and "aces.cached.train_core" in newest["tags"]
+    # A stage that DVC skipped has its metrics here all the same, and the run that computed them is
+    # named.
+    assert (
+        "train_core/final_loss" in newest["metrics"] and "aces.cached.train_core" in newest["tags"]
+    )
     assert "aces.model.core" in newest["tags"]
 
-    output = project("dvc", "exp", "run", "-S", "combine.alpha=0.01", "-S", "combine.theta_step=0.05")
+    output = project(
+        "dvc", "exp", "run", "-S", "combine.alpha=0.01", "-S", "combine.theta_step=0.05"
+    )
     assert project.stages_run(output) == {"combine", "report"}
     assert len(project.curve()) == 21
     assert "combine.alpha" in project("dvc", "params", "diff")
     shown = pd.read_csv(io.StringIO(project("dvc", "exp", "show", "--csv")))
-    assert shown["typ"].str.startswith("branch").sum() == 2  # beside the workspace and the commit they start from
+    assert (
+        shown["typ"].str.startswith("branch").sum() == 2
+    )  # beside the workspace and the commit they start from
 
 
 def test_queued_experiments_without_a_store(project):
-    """Two at once from a state with no mlflow.db: both succeed, under parents of their own. One trains a selection network."""
+    """Two at once from a state with no mlflow.db: both succeed, under parents of their own. One
+    trains a selection network.
+    """
     project("git", "checkout", "-q", "--", ".")
     (project.folder / "mlflow.db").unlink()
     shutil.rmtree(project.folder / "mlruns")
     project("dvc", "exp", "run", "--queue", "-S", "sigma=0.4")
-    project("dvc", "exp", "run", "--queue", "-S", "select.mechanism=network", "-S", "baseline.sigmas=[0.5]")
+    project(
+        "dvc",
+        "exp",
+        "run",
+        "--queue",
+        "-S",
+        "select.mechanism=network",
+        "-S",
+        "baseline.sigmas=[0.5]",
+    )
     project("dvc", "queue", "start", "-j", "2")
     for _ in range(600):
         status = project("dvc", "queue", "status")
-        if status.count("Success") + status.count("Failed") == 2 and "Worker status: 0 active" in status:
+        if (
+            status.count("Success") + status.count("Failed") == 2
+            and "Worker status: 0 active" in status
+        ):
             break
         time.sleep(1)
     assert status.count("Success") == 2, status
     runs = {run["params"]["select.mechanism"]: run for run in project.runs()}
-    assert runs["entropy"]["params"]["sigma"] == "0.4" and runs["network"]["metrics"]["train_select/trained"] == 1
-    # The run with a selection network is compared with the entropy, and with its certification network at another sigma.
-    compared = [pd.read_csv(path)["series"] for path in (project.folder / "mlruns").glob("*/artifacts/results/comparison.csv")]
+    assert (
+        runs["entropy"]["params"]["sigma"] == "0.4"
+        and runs["network"]["metrics"]["train_select/trained"] == 1
+    )
+    # The run with a selection network is compared with the entropy, and with its certification
+    # network at another sigma.
+    compared = [
+        pd.read_csv(path)["series"]
+        for path in (project.folder / "mlruns").glob("*/artifacts/results/comparison.csv")
+    ]
     assert sorted(map(sorted, map(set, compared))) == [[], ["entropy", "sigma"]]
 
 
-# ---------------------------------------------------------------- what can go wrong: one clear message each
+# ---------------------------------------------------------------- what can go wrong: one clear
+# message each
 
 
 def complaint(output: str) -> str:
     """The one line that says what is wrong, besides DVC's own."""
     assert "Traceback" not in output, output
-    lines = [line for line in output.splitlines() if re.match(r"(\w+): params.yaml: |.*lacks the project's packages", line)]
+    lines = [
+        line
+        for line in output.splitlines()
+        if re.match(r"(\w+): params.yaml: |.*lacks the project's packages", line)
+    ]
     assert len(lines) == 1, output
     return lines[0]
 
@@ -257,8 +364,19 @@ def test_the_environment_not_active(project, params_file, tmp_path):
 def test_without_git(project, tmp_path):
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(project.folder / name, tmp_path / name)
-    shutil.copytree(project.folder / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    shutil.copytree(
+        project.folder / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp")
+    )
     for command in (["aces", "doctor"], ["dvc", "repro"]):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True,
-                              env=project.environment | {"GIT_CEILING_DIRECTORIES": str(tmp_path)})
-        assert done.returncode != 0 and "git repository" in done.stderr and "Traceback" not in done.stderr, done.stderr
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=project.environment | {"GIT_CEILING_DIRECTORIES": str(tmp_path)},
+        )
+        assert (
+            done.returncode != 0
+            and "git repository" in done.stderr
+            and "Traceback" not in done.stderr
+        ), done.stderr

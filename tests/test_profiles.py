@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from aces import cli, params
-from aces.models.registry import build
+from aces.networks.registry import build
 
 FOLDER = Path(__file__).parent.parent / "profiles"
-PAPER = ([f"cifar10-{method}" for method in params.METHODS]
-         + [f"imagenet-{method}" for method in params.METHODS if method != "macer"])
+PAPER = [f"cifar10-{method}" for method in params.METHODS] + [
+    f"imagenet-{method}" for method in params.METHODS if method != "macer"
+]
 SIGMAS = (0.25, 0.5, 1.0)
 
 
@@ -53,21 +54,29 @@ def test_settings_of_the_paper(name):
     assert profile.dataset.stride == {"cifar10": 20, "imagenet": 100}[dataset]
     assert profile.certify.arch == {"cifar10": "cifar_resnet110", "imagenet": "resnet50"}[dataset]
     sample = profile.sample
-    assert (sample.n0, sample.n, sample.n_predict, profile.combine.alpha) == (100, 100_000, 10_000, 0.001)
+    assert (sample.n0, sample.n, sample.n_predict, profile.combine.alpha) == (
+        100,
+        100_000,
+        10_000,
+        0.001,
+    )
     assert profile.combine.multiplicity == "bonferroni" and not sample.adaptive.enabled
     assert len(profile.combine.thetas) == 101
     assert profile.select.draws == 1000
 
 
 # The published training commands: epochs, batch, lr, weight decay, milestones
-@pytest.mark.parametrize("name, expected", [
-    ("cifar10-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
-    ("imagenet-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
-    ("cifar10-smoothadv", (150, 256, 0.1, 1e-4, [50, 100])),
-    ("cifar10-macer", (440, 64, 0.01, 5e-4, [200, 400])),
-    ("cifar10-consistency", (150, 256, 0.1, 1e-4, [50, 100])),
-    ("imagenet-consistency", (90, 256, 0.1, 1e-4, [30, 60])),
-])
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("cifar10-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
+        ("imagenet-gaussian", (90, 400, 0.1, 1e-4, [30, 60])),
+        ("cifar10-smoothadv", (150, 256, 0.1, 1e-4, [50, 100])),
+        ("cifar10-macer", (440, 64, 0.01, 5e-4, [200, 400])),
+        ("cifar10-consistency", (150, 256, 0.1, 1e-4, [50, 100])),
+        ("imagenet-consistency", (90, 256, 0.1, 1e-4, [30, 60])),
+    ],
+)
 def test_schedules(name, expected):
     train = load(name).certify.train
     assert (train.epochs, train.batch, train.lr, train.weight_decay, train.milestones) == expected
@@ -75,19 +84,45 @@ def test_schedules(name, expected):
 
 
 # The published training commands, at sigma 0.25, 0.5, 1.0; SmoothAdv divides its epsilon by 256
-@pytest.mark.parametrize("name, fields, expected", [
-    ("cifar10-smoothadv", ("attack", "steps", "draws", "epsilon", "warmup"),
-     [("pgd", 10, 8, 255 / 256, 10), ("pgd", 2, 8, 512 / 256, 10), ("pgd", 10, 2, 512 / 256, 10)]),
-    ("imagenet-smoothadv", ("attack", "steps", "draws", "epsilon"),
-     [("ddn", 2, 1, 512 / 256), ("pgd", 1, 1, 255 / 256), ("pgd", 1, 1, 512 / 256)]),
-    ("cifar10-macer", ("draws", "beta", "gamma", "weight", "after_milestone"),
-     [(16, 16, 8, 12, 0), (16, 16, 8, 4, 0), (16, 16, 8, 12, 1)]),
-    ("cifar10-consistency", ("draws", "weight", "eta"), [(2, 20, 0.5), (2, 10, 0.5), (2, 10, 0.5)]),
-    ("imagenet-consistency", ("draws", "weight", "eta"), [(2, 5, 0.5), (2, 5, 0.5), (2, 5, 0.1)]),
-])
+@pytest.mark.parametrize(
+    "name, fields, expected",
+    [
+        (
+            "cifar10-smoothadv",
+            ("attack", "steps", "draws", "epsilon", "warmup"),
+            [
+                ("pgd", 10, 8, 255 / 256, 10),
+                ("pgd", 2, 8, 512 / 256, 10),
+                ("pgd", 10, 2, 512 / 256, 10),
+            ],
+        ),
+        (
+            "imagenet-smoothadv",
+            ("attack", "steps", "draws", "epsilon"),
+            [("ddn", 2, 1, 512 / 256), ("pgd", 1, 1, 255 / 256), ("pgd", 1, 1, 512 / 256)],
+        ),
+        (
+            "cifar10-macer",
+            ("draws", "beta", "gamma", "weight", "after_milestone"),
+            [(16, 16, 8, 12, 0), (16, 16, 8, 4, 0), (16, 16, 8, 12, 1)],
+        ),
+        (
+            "cifar10-consistency",
+            ("draws", "weight", "eta"),
+            [(2, 20, 0.5), (2, 10, 0.5), (2, 10, 0.5)],
+        ),
+        (
+            "imagenet-consistency",
+            ("draws", "weight", "eta"),
+            [(2, 5, 0.5), (2, 5, 0.5), (2, 5, 0.1)],
+        ),
+    ],
+)
 def test_recipes_by_sigma(name, fields, expected):
     certify = load(name).certify
-    assert [tuple(getattr(certify.settings(sigma), field) for field in fields) for sigma in SIGMAS] == expected
+    assert [
+        tuple(getattr(certify.settings(sigma), field) for field in fields) for sigma in SIGMAS
+    ] == expected
 
 
 def test_use_writes_the_profile_and_says_what_it_replaced(project, capsys):
@@ -97,7 +132,9 @@ def test_use_writes_the_profile_and_says_what_it_replaced(project, capsys):
     text = (project / "params.yaml").read_text()
     assert cli.main(["profile", "use", "laptop"]) == 0
     assert "params.yaml is now laptop; it was digits" in capsys.readouterr().out
-    (project / "params.yaml").write_text(text.replace("sigma: 0.25\nseed: 0", "sigma: 0.5\nseed: 3"))
+    (project / "params.yaml").write_text(
+        text.replace("sigma: 0.25\nseed: 0", "sigma: 0.5\nseed: 3")
+    )
     assert cli.main(["profile", "use", "laptop"]) == 0
     assert "it replaced digits with sigma=0.5, seed=3" in capsys.readouterr().out
     (project / "params.yaml").write_text("sigma: many")
@@ -108,7 +145,10 @@ def test_use_writes_the_profile_and_says_what_it_replaced(project, capsys):
 def test_use_refuses_what_it_cannot_use(project, capsys):
     (project / "params.yaml").write_text("mine")
     assert cli.main(["profile", "use", "desktop"]) == 2
-    assert "profile 'desktop' is unknown: expected one of cifar10-consistency" in capsys.readouterr().err
+    assert (
+        "profile 'desktop' is unknown: expected one of cifar10-consistency"
+        in capsys.readouterr().err
+    )
     (project / "profiles" / "broken.yaml").write_text("sigma: 0.25\n")
     assert cli.main(["profile", "use", "broken"]) == 2
     assert "missing key 'seed'" in capsys.readouterr().err
@@ -120,7 +160,11 @@ def test_list(project, capsys):
     capsys.readouterr()
     assert cli.main(["profile", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("* ")] == [line for line in lines if "digits  " in line] != []
+    assert (
+        [line for line in lines if line.startswith("* ")]
+        == [line for line in lines if "digits  " in line]
+        != []
+    )
     assert cli.main(["profile", "list", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["digits"]["in_place"] and not rows["laptop"]["in_place"]

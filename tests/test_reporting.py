@@ -10,11 +10,11 @@ import pandas as pd
 import psutil
 import pytest
 
-from aces.composition import Route
-from aces.counts import Round
 from aces.reporting import browser, payload, screenshot, tables, write_report
 from aces.reporting import figures as figure
 from aces.reporting.sprite import SIDE, make_sprite
+from aces.rule.composition import Route
+from aces.rule.counts import Round
 from simulated import simulated_run
 
 
@@ -35,13 +35,17 @@ def data_of(page) -> dict:
 
 
 def decoded(text: str, kind, width: int) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(-1, width)
+    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(
+        -1, width
+    )
 
 
 def test_same_inputs_give_the_same_bytes(report, tmp_path):
     write_report(tmp_path, simulated_run())
     made = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
-    assert made == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert made == sorted(
+        path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
+    )
     for path in made:
         assert (report / path).read_bytes() == (tmp_path / path).read_bytes(), path
 
@@ -51,9 +55,20 @@ def test_every_figure_has_its_numbers_and_every_table_its_formats(report):
     figures = ("tradeoff", "acr", "correctness", "selection-radii", "ecdf")
     assert names == {f"{name}.{kind}" for name in figures for kind in ("png", "csv")}
     kept = {path.name for path in (report / "tables").iterdir()}
-    assert kept == {"tradeoff.csv", "tradeoff.md", "tradeoff.tex", "intervals.csv", "comparison.csv", "comparison.md"}
+    assert kept == {
+        "tradeoff.csv",
+        "tradeoff.md",
+        "tradeoff.tex",
+        "intervals.csv",
+        "comparison.csv",
+        "comparison.md",
+    }
     page = (report / "index.html").read_text()
-    assert all(f'href="{path.relative_to(report)}"' in page for path in report.rglob("*.*") if path.parent.name == "tables")
+    assert all(
+        f'href="{path.relative_to(report)}"' in page
+        for path in report.rglob("*.*")
+        if path.parent.name == "tables"
+    )
 
 
 def test_table_has_the_curve_s_numbers_in_every_format(run, report):
@@ -62,24 +77,41 @@ def test_table_has_the_curve_s_numbers_in_every_format(run, report):
     expected = run.curve.set_index("theta").loc[0.3]
     row = table.set_index("theta").loc[0.3]
     assert all(row[name] == expected[name] for name in row.index)
-    in_markdown = [line.strip("| ").split(" | ") for line in (report / "tables/tradeoff.md").read_text().splitlines()]
-    shown = dict(zip(in_markdown[0], next(line for line in in_markdown if line[0] == "0.3"), strict=True))
+    in_markdown = [
+        line.strip("| ").split(" | ")
+        for line in (report / "tables/tradeoff.md").read_text().splitlines()
+    ]
+    shown = dict(
+        zip(in_markdown[0], next(line for line in in_markdown if line[0] == "0.3"), strict=True)
+    )
     assert float(shown["NAC"]) == pytest.approx(100 * expected["nac"], abs=0.05)
-    assert float(shown["sel@0.25"]) == pytest.approx(100 * expected["selection_rate@0.25"], abs=0.05)
+    assert float(shown["sel@0.25"]) == pytest.approx(
+        100 * expected["selection_rate@0.25"], abs=0.05
+    )
     assert 0 <= expected["acr"] - float(shown["ACR"]) < 0.001  # a radius is never rounded up
     latex = (report / "tables/tradeoff.tex").read_text()
     assert " & ".join(next(line for line in in_markdown if line[0] == "0.3")) + r" \\" in latex
     columns = 3 + 2 * len(run.radii)
-    assert rf"\begin{{tabular}}{{{'c' * columns}}}" in latex and rf"\cmidrule(lr){{4-{3 + len(run.radii)}}}" in latex
+    assert (
+        rf"\begin{{tabular}}{{{'c' * columns}}}" in latex
+        and rf"\cmidrule(lr){{4-{3 + len(run.radii)}}}" in latex
+    )
     body = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
-    assert len(body) == len(run.params.report.thetas) and all(line.count("&") == columns - 1 for line in body)
+    assert len(body) == len(run.params.report.thetas) and all(
+        line.count("&") == columns - 1 for line in body
+    )
 
 
 def test_latex_takes_names_with_special_characters(run):
     arch = dataclasses.replace(run.params.certify, arch="cifar_resnet110")
-    text = tables.caption(dataclasses.replace(run, params=dataclasses.replace(run.params, certify=arch)))
+    text = tables.caption(
+        dataclasses.replace(run, params=dataclasses.replace(run.params, certify=arch))
+    )
     assert r"cifar\_resnet110, trained with Gaussian" in text and r"$\sigma=0.25$" in text
-    assert tables.escaped("50 % & a\\b{c}~^$#") == r"50 \% \& a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\$\#"
+    assert (
+        tables.escaped("50 % & a\\b{c}~^$#")
+        == r"50 \% \& a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\$\#"
+    )
 
 
 def test_radii_are_headed_by_their_own_digits(tmp_path):
@@ -92,14 +124,22 @@ def test_radii_are_headed_by_their_own_digits(tmp_path):
 def test_comparison_has_the_baseline_s_numbers(run, report):
     table = pd.read_csv(report / "tables/comparison.csv")
     alone = table[table["system"] == "certification network alone"]
-    assert alone["sigma"].tolist() == sorted([run.sigma, *run.varying_noise["sigma"]]) and alone["theta"].isna().all()
+    assert (
+        alone["sigma"].tolist() == sorted([run.sigma, *run.varying_noise["sigma"]])
+        and alone["theta"].isna().all()
+    )
     known = run.varying_noise.set_index("sigma")
     for row in alone.to_dict("records"):
         source = run.alone if row["sigma"] == run.sigma else known.loc[row["sigma"]]
         assert all(row[name] == source[name] for name in ("nac", "acr", "certified_accuracy@0.25"))
     at = table[table["system"] == "ACES, by entropy"].set_index("theta")
-    assert len(at) and all((run.curve.set_index("theta").loc[theta, at.columns.drop(["system", "sigma"])]
-                            == at.loc[theta].drop(["system", "sigma"])).all() for theta in at.index)
+    assert len(at) and all(
+        (
+            run.curve.set_index("theta").loc[theta, at.columns.drop(["system", "sigma"])]
+            == at.loc[theta].drop(["system", "sigma"])
+        ).all()
+        for theta in at.index
+    )
     lines = (report / "tables/comparison.md").read_text().splitlines()
     assert lines[0].startswith("|  | σ | θ | NAC | ACR | acc@0 |") and len(lines) == len(table) + 2
     page = (report / "index.html").read_text()
@@ -112,7 +152,10 @@ def test_comparison_of_mechanisms_is_at_the_same_price():
     core = run.metrics["core"]["nac"]
     for system in ("ACES, by selection score", "ACES, by entropy"):
         rows = table[table["system"] == system]
-        assert 1 <= len(rows) <= len(tables.LOSSES) and (rows["nac"] >= core - max(tables.LOSSES) - 1e-12).all()
+        assert (
+            1 <= len(rows) <= len(tables.LOSSES)
+            and (rows["nac"] >= core - max(tables.LOSSES) - 1e-12).all()
+        )
 
 
 def test_nothing_to_compare_leaves_no_table(report, tmp_path):
@@ -121,17 +164,29 @@ def test_nothing_to_compare_leaves_no_table(report, tmp_path):
     (tmp_path / "tables/comparison.csv").write_text("of an earlier run")
     write_report(tmp_path, run)
     assert not list((tmp_path / "tables").glob("comparison*"))
-    assert "comparison" not in (tmp_path / "index.html").read_text() and "compared-title" in (report / "index.html").read_text()
+    assert (
+        "comparison" not in (tmp_path / "index.html").read_text()
+        and "compared-title" in (report / "index.html").read_text()
+    )
 
 
-@pytest.mark.parametrize(("step", "expected"), [(0.01, ["0.1", "0.3", "0.5", "0.7", "0.9"]), (0.25, ["0", "0.25", "0.5", "0.75", "1"]),
-                                                (1.0, ["0", "1"])])
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0.01, ["0.1", "0.3", "0.5", "0.7", "0.9"]),
+        (0.25, ["0", "0.25", "0.5", "0.75", "1"]),
+        (1.0, ["0", "1"]),
+    ],
+)
 def test_legends_name_the_thetas_that_are_drawn(step, expected):
     run = simulated_run(images=5, theta_step=step, baseline=False)
     data = figure.selection_radii(run)
     (panel,) = figure._draw_selection_radii(run, data).axes
     assert [line.get_label() for line in panel.lines] == [f"θ = {theta}" for theta in expected]
-    assert all((line.get_ydata() == data[theta]).all() for line, theta in zip(panel.lines, expected, strict=True))
+    assert all(
+        (line.get_ydata() == data[theta]).all()
+        for line, theta in zip(panel.lines, expected, strict=True)
+    )
     data = figure.ecdf(run)
     (panel,) = figure._draw_ecdf(run, data).axes
     for line in panel.lines[1:]:
@@ -152,7 +207,9 @@ def test_selection_radii_are_sorted_and_signed_like_the_routes(run):
     assert (np.diff(frame.to_numpy(), axis=0) >= 0).all()
     assert (frame["0"] <= 0).all() and (frame["1"] > 0).all()
     routes = run.rule.route
-    assert (run.rule.selection[routes == Route.CERTIFY] > 0).all() and (run.rule.selection[routes == Route.CORE] < 0).all()
+    assert (run.rule.selection[routes == Route.CERTIFY] > 0).all() and (
+        run.rule.selection[routes == Route.CORE] < 0
+    ).all()
 
 
 def test_ecdf_is_the_share_of_images_at_most_p(run):
@@ -174,7 +231,9 @@ def test_median_score_against_the_definition(run):
 def test_page_data_are_the_run_s(run, report):
     data = data_of(report / "index.html")
     steps = len(run.thetas)
-    assert data["thetas"] == run.thetas.tolist() and data["curve"]["nac"] == run.curve["nac"].tolist()
+    assert (
+        data["thetas"] == run.thetas.tolist() and data["curve"]["nac"] == run.curve["nac"].tolist()
+    )
     assert data["curve"]["selection_rate"][1] == run.curve["selection_rate@0.25"].tolist()
     radius = decoded(data["images"]["radius"], np.float32, steps)
     assert (radius <= run.rule.radius).all() and np.allclose(radius, run.rule.radius, rtol=1e-6)
@@ -182,7 +241,9 @@ def test_page_data_are_the_run_s(run, report):
     assert (decoded(data["images"]["natural"], np.int16, steps) == run.natural).all()
     assert (decoded(data["images"]["selected"], np.uint32, steps) == run.selected).all()
     shares = np.array(data["routes"])
-    assert np.allclose(shares.sum(axis=0), 1) and np.allclose(shares[Route.ABSTAIN], run.curve["abstention"])
+    assert np.allclose(shares.sum(axis=0), 1) and np.allclose(
+        shares[Route.ABSTAIN], run.curve["abstention"]
+    )
     assert np.allclose(shares[Route.CORE], run.curve["core_rate"])
     histogram = decoded(data["images"]["histogram"], np.uint32, data["images"]["bins"])
     assert (histogram.sum(axis=1) == run.draws).all()
@@ -216,7 +277,12 @@ def test_large_images_and_a_thousand_classes_stay_small(tmp_path):
 def test_a_page_of_many_images_and_thetas_shows_evenly_spaced_ones():
     assert payload.shown_images(500).tolist() == list(range(500))
     many = payload.shown_images(50_000)
-    assert len(many) == payload.IMAGES and many[0] == 0 and many[-1] == 49_999 and len(set(np.diff(many))) <= 2
+    assert (
+        len(many) == payload.IMAGES
+        and many[0] == 0
+        and many[-1] == 49_999
+        and len(set(np.diff(many))) <= 2
+    )
     for count in (2, 101, 126, 201, 251, 501, 1001):
         steps = payload.shown_steps(count)
         assert steps[0] == 0 and steps[-1] == count - 1 and len(set(np.diff(steps))) == 1
@@ -230,10 +296,14 @@ def test_a_run_that_can_reach_no_radius_is_reported_all_the_same(radii, tmp_path
     assert data_of(tmp_path / "index.html")["radii"] == radii and run.middle_radius == 0
 
 
-@pytest.mark.parametrize(("side", "channels", "native"), [(8, 1, True), (32, 3, True), (224, 3, False)])
+@pytest.mark.parametrize(
+    ("side", "channels", "native"), [(8, 1, True), (32, 3, True), (224, 3, False)]
+)
 def test_sprite_holds_every_image_in_its_place(side, channels, native):
     from io import BytesIO
+
     from PIL import Image
+
     images = np.zeros((7, side, side, channels), np.uint8)
     images[:] = (np.arange(7) * 30)[:, None, None, None]
     sprite = make_sprite(images)

@@ -5,21 +5,33 @@ import pytest
 import torch
 from torch import nn
 
-import networks
-from aces.counts import BINS, Round, Settings, write_counts
+import odd_networks
 from aces.errors import InputError
+from aces.rule.counts import BINS, Round, Settings, write_counts
 from aces.sampling import count, sample
 from aces.sampling.noise import generator
 from aces.sampling.units import Piece, Unit
 
-SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=30, n=150, n_predict=80, seed=5, chunk=70, progress=False, device="cpu")
+SETTINGS = dict(
+    sigma=0.25,
+    num_classes=odd_networks.CLASSES,
+    n0=30,
+    n=150,
+    n_predict=80,
+    seed=5,
+    chunk=70,
+    progress=False,
+    device="cpu",
+)
 
 
-NETWORK = networks.convolutional()  # one for all tests: a network is exported once
+NETWORK = odd_networks.convolutional()  # one for all tests: a network is exported once
 
 
 def draw(network=NETWORK, images=None, **changes):
-    return sample(network, networks.images(3) if images is None else images, **SETTINGS | changes)
+    return sample(
+        network, odd_networks.images(3) if images is None else images, **SETTINGS | changes
+    )
 
 
 def written(tmp_path, counts) -> bytes:
@@ -31,11 +43,21 @@ def naive_draws(network, image, *, settings, index, round, n):
     """Class and score of each draw, one network call a draw, entropy in float64."""
     pairs = []
     for start in range(0, n, settings.chunk):
-        noise = generator(seed=settings.seed, model=settings.model, index=index, round=round, chunk=start // settings.chunk)
+        noise = generator(
+            seed=settings.seed,
+            model=settings.model,
+            index=index,
+            round=round,
+            chunk=start // settings.chunk,
+        )
         size = min(settings.chunk, n - start)
         # 64 draws a batch is how the sampler asks the generator for its numbers.
-        parts = [torch.empty(min(64, size - place), *networks.SHAPE).normal_(0, settings.sigma, generator=noise)
-                 for place in range(0, size, 64)]
+        parts = [
+            torch.empty(min(64, size - place), *odd_networks.SHAPE).normal_(
+                0, settings.sigma, generator=noise
+            )
+            for place in range(0, size, 64)
+        ]
         for eps in torch.cat(parts):
             with torch.inference_mode():
                 p = torch.softmax(network(image.float()[None] / 255 + eps).double(), dim=1)[0]
@@ -45,19 +67,32 @@ def naive_draws(network, image, *, settings, index, round, n):
 
 
 def test_counts_are_those_of_a_naive_loop():
-    network, images, index = NETWORK, networks.images(2), [40, 20]
+    network, images, index = NETWORK, odd_networks.images(2), [40, 20]
     counts = draw(images=images, index=index, label=[1, 2])
     assert counts.index.tolist() == index and counts.label.tolist() == [1, 2]
     for image in range(2):
-        drawn = {round: naive_draws(network, images[image], settings=counts.settings, index=index[image], round=round, n=n)
-                 for round, n in ((Round.GUESS, 30), (Round.BOUND, 150), (Round.PREDICT, 80))}
+        drawn = {
+            round: naive_draws(
+                network,
+                images[image],
+                settings=counts.settings,
+                index=index[image],
+                round=round,
+                n=n,
+            )
+            for round, n in ((Round.GUESS, 30), (Round.BOUND, 150), (Round.PREDICT, 80))
+        }
         guess = np.bincount([label for label, _ in drawn[Round.GUESS]]).argmax()
         assert counts.guess[image] == guess
         for round, pairs in drawn.items():
-            np.testing.assert_array_equal(counts.classes[round, image],
-                                          np.bincount([label for label, _ in pairs], minlength=networks.CLASSES))
+            np.testing.assert_array_equal(
+                counts.classes[round, image],
+                np.bincount([label for label, _ in pairs], minlength=odd_networks.CLASSES),
+            )
             check_histogram(counts.entropy[round, image], [score for _, score in pairs])
-        check_histogram(counts.joint[image], [score for label, score in drawn[Round.BOUND] if label == guess])
+        check_histogram(
+            counts.joint[image], [score for label, score in drawn[Round.BOUND] if label == guess]
+        )
 
 
 def check_histogram(histogram, scores):
@@ -65,7 +100,11 @@ def check_histogram(histogram, scores):
     assert histogram.sum() == len(scores)
     below = np.cumsum(histogram)
     for i in range(0, BINS + 1, 10):
-        assert (np.array(scores) <= i / BINS - 1e-5).sum() <= below[i] <= (np.array(scores) <= i / BINS + 1e-5).sum()
+        assert (
+            (np.array(scores) <= i / BINS - 1e-5).sum()
+            <= below[i]
+            <= (np.array(scores) <= i / BINS + 1e-5).sum()
+        )
 
 
 def test_every_draw_is_counted_once():
@@ -73,8 +112,12 @@ def test_every_draw_is_counted_once():
     np.testing.assert_array_equal(counts.draws, [[30] * 3, [150] * 3, [80] * 3])
     np.testing.assert_array_equal(counts.entropy.sum(axis=2) + counts.invalid, counts.draws)
     assert (counts.joint <= counts.entropy[Round.BOUND]).all()
-    np.testing.assert_array_equal(counts.joint.sum(axis=1), counts.classes[Round.BOUND, np.arange(3), counts.guess])
-    assert len(set(counts.classes[Round.BOUND].max(axis=1))) > 1, "the test's network answers trivially"
+    np.testing.assert_array_equal(
+        counts.joint.sum(axis=1), counts.classes[Round.BOUND, np.arange(3), counts.guess]
+    )
+    assert len(set(counts.classes[Round.BOUND].max(axis=1))) > 1, (
+        "the test's network answers trivially"
+    )
 
 
 @pytest.mark.parametrize("workers", [2, 5])
@@ -83,39 +126,60 @@ def test_workers_do_not_change_a_byte(tmp_path, workers):
 
 
 def test_an_image_is_counted_alike_among_others_and_alone():
-    together, alone = draw(index=[7, 8, 9]), draw(images=networks.images(3)[1:2], index=[8])
+    together, alone = draw(index=[7, 8, 9]), draw(images=odd_networks.images(3)[1:2], index=[8])
     np.testing.assert_array_equal(together.entropy[:, 1], alone.entropy[:, 0])
     np.testing.assert_array_equal(together.joint[1], alone.joint[0])
 
 
 def test_rounds_images_seeds_and_networks_have_their_own_noise():
-    network = networks.Threshold(0.5)
+    network = odd_networks.Threshold(0.5)
     images = torch.full((2, 1, 4, 4), 0.5)
     options = dict(num_classes=2, n0=100, n=100, n_predict=100, chunk=100)
-    counts, other = draw(network, images, **options), draw(network, images, **options | dict(seed=6))
-    scores = [counts.entropy[round, image] for round in Round for image in range(2)] + [other.entropy[0, 0]]
+    counts, other = (
+        draw(network, images, **options),
+        draw(network, images, **options | dict(seed=6)),
+    )
+    scores = [counts.entropy[round, image] for round in Round for image in range(2)] + [
+        other.entropy[0, 0]
+    ]
     assert len({row.tobytes() for row in scores}) == 7
 
 
 def test_images_may_be_uint8_of_either_layout_or_floats():
     expected = draw()
-    for images in (networks.images(3).permute(0, 2, 3, 1), networks.images(3).permute(0, 2, 3, 1).numpy(),
-                   networks.images(3).float() / 255, networks.images(3).double() / 255):
+    for images in (
+        odd_networks.images(3).permute(0, 2, 3, 1),
+        odd_networks.images(3).permute(0, 2, 3, 1).numpy(),
+        odd_networks.images(3).float() / 255,
+        odd_networks.images(3).double() / 255,
+    ):
         np.testing.assert_array_equal(draw(images=images).entropy, expected.entropy)
 
 
 def test_the_probability_is_the_known_one():
-    """Phi((x - t) / sigma) for the pixel x and the threshold t: within five standard errors of 40,000 draws."""
+    """Phi((x - t) / sigma) for the pixel x and the threshold t: within five standard errors of
+    40,000 draws.
+    """
     images = torch.full((3, 1, 2, 2), 0.5)
     images[:, 0, 0, 0] = torch.tensor([0.5, 0.625, 0.25])
-    counts = draw(networks.Threshold(0.5), images, num_classes=2, n0=10, n=40_000, n_predict=0, chunk=10_000)
+    counts = draw(
+        odd_networks.Threshold(0.5),
+        images,
+        num_classes=2,
+        n0=10,
+        n=40_000,
+        n_predict=0,
+        chunk=10_000,
+    )
     shares = counts.classes[Round.BOUND, :, 0] / 40_000
     np.testing.assert_allclose(shares, [0.5, 0.69146, 0.15866], atol=0.0125)
 
 
 def test_selection_network_scores_the_same_draws():
-    """A selection network with logits (z_0, z_1) of the network itself scores softmax[0], so class 0 is score > 1/2."""
-    network = networks.Threshold(0.5)
+    """A selection network with logits (z_0, z_1) of the network itself scores softmax[0], so class
+    0 is score > 1/2.
+    """
+    network = odd_networks.Threshold(0.5)
     images = torch.full((2, 1, 4, 4), 0.45)
     counts = draw(network, images, num_classes=2, select=network, n=1000)
     assert counts.settings.mechanism == "network"
@@ -131,7 +195,12 @@ def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours():
     def noisy(images) -> np.ndarray:
         unit = Unit(Round.BOUND, tuple(Piece(image, 0, 100) for image in images))
         job = count.Job(unit, pixels[images], np.array(images), np.zeros(len(images), np.int64))
-        return torch.cat([batch.clone() for batch in count._batches(job, pixels[images], size=64, settings=settings)]).numpy()
+        return torch.cat(
+            [
+                batch.clone()
+                for batch in count._batches(job, pixels[images], size=64, settings=settings)
+            ]
+        ).numpy()
 
     together = noisy([0, 1, 2]).reshape(3, 100, 3, 9, 9)
     for image in range(3):
@@ -139,10 +208,14 @@ def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours():
 
 
 def test_nan_and_infinite_logits_are_invalid_draws():
-    class Broken(networks.Threshold):
+    class Broken(odd_networks.Threshold):
         def forward(self, x):
             logits = super().forward(x)
-            return torch.where(x[:, :1, 0, 1] > 0.5, torch.where(x[:, :1, 0, 2] > 0.5, torch.nan, torch.inf), logits)
+            return torch.where(
+                x[:, :1, 0, 1] > 0.5,
+                torch.where(x[:, :1, 0, 2] > 0.5, torch.nan, torch.inf),
+                logits,
+            )
 
     counts = draw(Broken(), torch.full((2, 1, 4, 4), 0.5), num_classes=2, n=1000, chunk=500)
     np.testing.assert_array_equal(counts.draws[Round.BOUND], 1000)
@@ -151,14 +224,14 @@ def test_nan_and_infinite_logits_are_invalid_draws():
 
 
 def test_a_network_that_gives_only_nan_has_no_valid_draw():
-    network = networks.convolutional()
+    network = odd_networks.convolutional()
     nn.init.constant_(network[-1].bias, float("nan"))
     counts = draw(network)
     assert (counts.invalid == counts.draws).all() and counts.classes.sum() == 0
 
 
 def test_train_mode_is_not_sampled_and_not_touched():
-    network = networks.convolutional().train()
+    network = odd_networks.convolutional().train()
     mean = network[1].running_mean.clone()
     np.testing.assert_array_equal(draw(network).entropy, draw().entropy)
     assert network.training and network[1].training and torch.equal(mean, network[1].running_mean)
@@ -167,48 +240,66 @@ def test_train_mode_is_not_sampled_and_not_touched():
 def test_small_chunks_of_several_images_share_a_batch():
     """A unit then holds pieces of several images, and the counts are still those of each."""
     options = dict(n0=5, n=20, n_predict=3, chunk=10)
-    together = draw(images=networks.images(9), **options)
+    together = draw(images=odd_networks.images(9), **options)
     np.testing.assert_array_equal(together.draws, [[5] * 9, [20] * 9, [3] * 9])
     for image in (0, 4, 8):
-        alone = draw(images=networks.images(9)[image:image + 1], index=[image], **options)
+        alone = draw(images=odd_networks.images(9)[image : image + 1], index=[image], **options)
         np.testing.assert_array_equal(together.entropy[:, image], alone.entropy[:, 0])
 
 
-@pytest.mark.parametrize("change, message", [
-    (dict(images=torch.rand(3, 8, 8)), r"shape \(3, 8, 8\): expected \(N, C, H, W\)"),
-    (dict(images=torch.zeros(0, 3, 8, 8)), "expected"),
-    (dict(images=torch.zeros(2, 3, 8, 8, dtype=torch.int32)), "int32: expected uint8, or floats"),
-    (dict(images=2 * torch.rand(2, 3, 8, 8)), r"expected floats in \[0, 1\]; divide by 255"),
-    (dict(images=torch.full((2, 3, 8, 8), torch.nan)), "nan.*expected floats"),
-    (dict(images=torch.zeros(2, 1, 8, 8)), r"cannot run images of shape \(1, 8, 8\)"),
-    (dict(num_classes=5), r"gives shape \(3, 4\).*expected logits of shape \(3, 5\)"),
-    (dict(select=networks.convolutional(outputs=3)), r"selection network gives shape \(3, 3\)"),
-    (dict(index=[1, 1, 2]), "index names an image twice"),
-    (dict(index=[1, 2]), "index of shape"),
-    (dict(label=[0.5, 1.0, 2.0]), "label of shape.*float64"),
-    (dict(sigma=0.0), "sigma=0.0: expected a number above 0"),
-    (dict(sigma=float("nan")), "sigma=nan"),
-    (dict(n0=0), "n0=0: expected at least 1"),
-    (dict(n=-1), "n=-1"),
-    (dict(chunk=0), "chunk=0"),
-    (dict(seed=-1), "seed=-1"),
-    (dict(precision="float8"), "precision='float8': expected one of float32"),
-    (dict(engine="spark"), "engine='spark': expected one of local, ray"),
-    (dict(workers=0), "workers=0"),
-    (dict(device="cuda:99"), "device='cuda:99' is not on this machine"),
-    (dict(device="tpu"), "device='tpu'"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(images=torch.rand(3, 8, 8)), r"shape \(3, 8, 8\): expected \(N, C, H, W\)"),
+        (dict(images=torch.zeros(0, 3, 8, 8)), "expected"),
+        (
+            dict(images=torch.zeros(2, 3, 8, 8, dtype=torch.int32)),
+            "int32: expected uint8, or floats",
+        ),
+        (dict(images=2 * torch.rand(2, 3, 8, 8)), r"expected floats in \[0, 1\]; divide by 255"),
+        (dict(images=torch.full((2, 3, 8, 8), torch.nan)), "nan.*expected floats"),
+        (dict(images=torch.zeros(2, 1, 8, 8)), r"cannot run images of shape \(1, 8, 8\)"),
+        (dict(num_classes=5), r"gives shape \(3, 4\).*expected logits of shape \(3, 5\)"),
+        (
+            dict(select=odd_networks.convolutional(outputs=3)),
+            r"selection network gives shape \(3, 3\)",
+        ),
+        (dict(index=[1, 1, 2]), "index names an image twice"),
+        (dict(index=[1, 2]), "index of shape"),
+        (dict(label=[0.5, 1.0, 2.0]), "label of shape.*float64"),
+        (dict(sigma=0.0), "sigma=0.0: expected a number above 0"),
+        (dict(sigma=float("nan")), "sigma=nan"),
+        (dict(n0=0), "n0=0: expected at least 1"),
+        (dict(n=-1), "n=-1"),
+        (dict(chunk=0), "chunk=0"),
+        (dict(seed=-1), "seed=-1"),
+        (dict(precision="float8"), "precision='float8': expected one of float32"),
+        (dict(engine="spark"), "engine='spark': expected one of local, ray"),
+        (dict(workers=0), "workers=0"),
+        (dict(device="cuda:99"), "device='cuda:99' is not on this machine"),
+        (dict(device="tpu"), "device='tpu'"),
+    ],
+)
 def test_bad_input_is_refused_in_one_line(change, message):
     with pytest.raises(InputError, match=message) as caught:
         draw(**change)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(3, track_running_stats=False),
-                                   type("Dropout", (nn.Module,), {"forward": lambda self, x: nn.functional.dropout(x, training=True)})()])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm2d(3, track_running_stats=False),
+        type(
+            "Dropout",
+            (nn.Module,),
+            {"forward": lambda self, x: nn.functional.dropout(x, training=True)},
+        )(),
+    ],
+)
 def test_a_network_that_is_no_function_of_the_image_is_refused(layer):
     with pytest.raises(InputError, match="depends on the other images of its batch, or on chance"):
-        draw(nn.Sequential(layer, networks.convolutional()))
+        draw(nn.Sequential(layer, odd_networks.convolutional()))
 
 
 def test_a_network_that_returns_no_tensor_is_refused():

@@ -1,4 +1,6 @@
-"""The noise: keyed by everything it belongs to, and Gaussian. Seeds are fixed, so nothing here can fail by chance."""
+"""The noise: keyed by everything it belongs to, and Gaussian. Seeds are fixed, so nothing here can
+fail by chance.
+"""
 
 import hashlib
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from aces.counts import Round
+from aces.rule.counts import Round
 from aces.sampling.noise import generator
 
 KEY = dict(seed=3, model="a" * 64, index=20, round=Round.BOUND, chunk=7)
@@ -21,10 +23,20 @@ def test_the_same_key_gives_the_same_noise():
     assert np.array_equal(draw(), draw())
 
 
-CHANGES = [dict(seed=4), dict(model="b" * 64), dict(index=21), dict(round=Round.GUESS), dict(round=Round.PREDICT), dict(chunk=8),
-           dict(seed=3 + 2**32),      # torch's own seeding reads 32 bits, and would give these two the noise of the key
-           dict(chunk=7 + 2**32),
-           dict(seed=32, index=0), dict(index=207, chunk=0)]  # parts of a key do not run into each other
+CHANGES = [
+    dict(seed=4),
+    dict(model="b" * 64),
+    dict(index=21),
+    dict(round=Round.GUESS),
+    dict(round=Round.PREDICT),
+    dict(chunk=8),
+    dict(
+        seed=3 + 2**32
+    ),  # torch's own seeding reads 32 bits, and would give these two the noise of the key
+    dict(chunk=7 + 2**32),
+    dict(seed=32, index=0),
+    dict(index=207, chunk=0),
+]  # parts of a key do not run into each other
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
@@ -35,8 +47,12 @@ def test_another_key_gives_independent_noise(change):
 
 
 def test_the_key_fills_the_whole_state_of_the_mersenne_twister():
-    """numpy's Mersenne Twister, given the same 624 words, gives torch's uniform numbers: 24 bits of each word."""
-    words = np.frombuffer(hashlib.shake_256(b"3/" + b"a" * 64 + b"/20/1/7").digest(2496), dtype="<u4")
+    """numpy's Mersenne Twister, given the same 624 words, gives torch's uniform numbers: 24 bits of
+    each word.
+    """
+    words = np.frombuffer(
+        hashlib.shake_256(b"3/" + b"a" * 64 + b"/20/1/7").digest(2496), dtype="<u4"
+    )
     twister = np.random.MT19937()
     twister.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
     expected = (twister.random_raw(2000) & (2**24 - 1)) / 2**24
@@ -49,11 +65,19 @@ def test_noise_is_standard_normal():
     assert abs(noise.mean()) < 4e-3 and abs(noise.std() - 1) < 3e-3  # four standard errors
     tails = stats.norm.sf([2, 3, 4]) * len(noise)
     found = [(noise > z).sum() for z in (2, 3, 4)]
-    assert all(stats.poisson.sf(k - 1, m) > 1e-3 and stats.poisson.cdf(k, m) > 1e-3 for k, m in zip(found, tails))
+    assert all(
+        stats.poisson.sf(k - 1, m) > 1e-3 and stats.poisson.cdf(k, m) > 1e-3
+        for k, m in zip(found, tails)
+    )
 
 
 def test_chunks_images_and_rounds_are_uncorrelated():
-    keys = [dict(index=index, round=round, chunk=chunk) for index in (0, 1, 2) for round in Round for chunk in (0, 1, 2)]
+    keys = [
+        dict(index=index, round=round, chunk=chunk)
+        for index in (0, 1, 2)
+        for round in Round
+        for chunk in (0, 1, 2)
+    ]
     noise = np.stack([draw(20_000, **key) for key in keys])
     correlation = np.corrcoef(noise)[np.triu_indices(len(keys), 1)]
     # 351 pairs of standard error 20000^-1/2: all within 4.5 of them, and of the right spread
@@ -62,7 +86,9 @@ def test_chunks_images_and_rounds_are_uncorrelated():
 
 
 def test_first_values_of_many_chunks_are_standard_normal():
-    """A generator that starts alike for neighbouring keys passes every test within a chunk, and fails this one."""
+    """A generator that starts alike for neighbouring keys passes every test within a chunk, and
+    fails this one.
+    """
     first = np.stack([draw(16, chunk=chunk) for chunk in range(4000)])
     assert all(stats.kstest(column, "norm").pvalue > 1e-4 for column in first.T)
     assert stats.pearsonr(first[:-1, 0], first[1:, 0]).pvalue > 1e-3

@@ -1,4 +1,6 @@
-"""The engine `ray` on a local Ray of two workers: the bytes of `local`, whatever is lost on the way."""
+"""The engine `ray` on a local Ray of two workers: the bytes of `local`, whatever is lost on the
+way.
+"""
 
 import os
 import signal
@@ -8,32 +10,47 @@ import numpy as np
 import pytest
 import torch
 
-import networks
-from aces.counts import write_counts
+import odd_networks
 from aces.errors import InputError
+from aces.rule.counts import write_counts
 from aces.sampling import forward, sample
 from aces.sampling.run import Run
 from aces.sampling.shards import read_keys
 
 ray = pytest.importorskip("ray")
 
-NETWORK = networks.convolutional()
-SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=50, n=400, n_predict=100, seed=0, chunk=100, progress=False,
-                device="cpu", workers=2)
+NETWORK = odd_networks.convolutional()
+SETTINGS = dict(
+    sigma=0.25,
+    num_classes=odd_networks.CLASSES,
+    n0=50,
+    n=400,
+    n_predict=100,
+    seed=0,
+    chunk=100,
+    progress=False,
+    device="cpu",
+    workers=2,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # The workers find the tests' modules as this process does.
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error",
-             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}})
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}},
+    )
     yield
     ray.shutdown()
 
 
 def draw(engine, network=NETWORK, **changes):
-    return sample(network, networks.images(3), **SETTINGS | changes, engine=engine)
+    return sample(network, odd_networks.images(3), **SETTINGS | changes, engine=engine)
 
 
 def written(folder, counts) -> bytes:
@@ -70,13 +87,18 @@ class Deadly(torch.nn.Module):
 
     def __init__(self, flag):
         super().__init__()
-        self.network, self.flag, self.driver = networks.convolutional(), str(flag), os.getpid()
+        self.network, self.flag, self.driver = odd_networks.convolutional(), str(flag), os.getpid()
 
     def forward(self, x):
         if os.getpid() != self.driver and not os.path.exists(self.flag):
             open(self.flag, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
-        return torch.cat([self.network(image[None]) if image.mean() > -9 else self.network(image[None]) for image in x])
+        return torch.cat(
+            [
+                self.network(image[None]) if image.mean() > -9 else self.network(image[None])
+                for image in x
+            ]
+        )
 
 
 def test_the_units_of_a_lost_worker_are_done_again(tmp_path):
@@ -90,9 +112,13 @@ def test_the_units_of_a_lost_worker_are_done_again(tmp_path):
 def test_a_node_with_another_environment_refuses(monkeypatch):
     """The driver believes in another version of ONNX Runtime than the workers have."""
     real = forward._version
-    monkeypatch.setattr(forward, "_version", lambda package: "0.1" if package == "onnxruntime" else real(package))
-    with pytest.raises(InputError, match=r"would run the network by onnxruntime 1.*, the others by onnxruntime 0.1"):
-        draw("ray", networks.convolutional(seed=3))
+    monkeypatch.setattr(
+        forward, "_version", lambda package: "0.1" if package == "onnxruntime" else real(package)
+    )
+    with pytest.raises(
+        InputError, match=r"would run the network by onnxruntime 1.*, the others by onnxruntime 0.1"
+    ):
+        draw("ray", odd_networks.convolutional(seed=3))
 
 
 def test_a_missing_ray_is_said_with_the_remedy(monkeypatch):

@@ -1,4 +1,6 @@
-"""Scratch: what is finished survives kills, damage, a full disk and a second sampler, and is never counted twice."""
+"""Scratch: what is finished survives kills, damage, a full disk and a second sampler, and is never
+counted twice.
+"""
 
 import json
 import os
@@ -13,21 +15,31 @@ import numpy as np
 import pytest
 from torch import nn
 
-import networks
+import odd_networks
 import sampler_process
 from aces.cli import main
-from aces.counts import write_counts
 from aces.errors import InputError
+from aces.rule.counts import write_counts
 from aces.sampling import count, sample, shards
 from aces.sampling.shards import open_shards, read_keys
 
-NETWORK = networks.convolutional()
-SETTINGS = dict(sigma=0.25, num_classes=networks.CLASSES, n0=50, n=400, n_predict=100, seed=0, chunk=100, progress=False, device="cpu")
+NETWORK = odd_networks.convolutional()
+SETTINGS = dict(
+    sigma=0.25,
+    num_classes=odd_networks.CLASSES,
+    n0=50,
+    n=400,
+    n_predict=100,
+    seed=0,
+    chunk=100,
+    progress=False,
+    device="cpu",
+)
 UNITS = 2 * (1 + 4 + 1)
 
 
 def draw(scratch=None, network=NETWORK, **changes):
-    return sample(network, networks.images(2), **SETTINGS | changes, scratch=scratch)
+    return sample(network, odd_networks.images(2), **SETTINGS | changes, scratch=scratch)
 
 
 def written(folder, counts) -> bytes:
@@ -39,14 +51,23 @@ def written(folder, counts) -> bytes:
 def started(monkeypatch):
     """The units that workers start, from now on."""
     units, real = [], count.Counter._count
-    monkeypatch.setattr(count.Counter, "_count", lambda self, job, *rest: units.append(job.unit.key) or real(self, job, *rest))
+    monkeypatch.setattr(
+        count.Counter,
+        "_count",
+        lambda self, job, *rest: units.append(job.unit.key) or real(self, job, *rest),
+    )
     return units
 
 
 def run_script(task, folder) -> dict:
     script = Path(sampler_process.__file__)
-    done = subprocess.run([sys.executable, script, task, folder], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [sys.executable, script, task, folder],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -54,11 +75,16 @@ def run_script(task, folder) -> dict:
 def test_killed_fifteen_times_it_gives_the_same_bytes_and_loses_only_what_was_in_flight(tmp_path):
     found = run_script("kills", tmp_path)
     assert found["kills"] >= 10, "the runs ended before they could be killed"
-    assert found["kept"] == sorted(found["kept"]) and len(set(found["kept"])) > 10, "kills hit nothing, or lost finished units"
+    assert found["kept"] == sorted(found["kept"]) and len(set(found["kept"])) > 10, (
+        "kills hit nothing, or lost finished units"
+    )
     workers = sampler_process.SETTINGS["workers"]
-    # In flight: a unit that each worker draws, and one that each has handed over but that is not kept yet.
+    # In flight: a unit that each worker draws, and one that each has handed over but that is not
+    # kept yet.
     assert found["units"] <= found["started"] <= found["units"] + 2 * workers * found["kills"]
-    assert (tmp_path / "killed.npz").read_bytes() == written(tmp_path, sampler_process.draw(None, workers=1))
+    assert (tmp_path / "killed.npz").read_bytes() == written(
+        tmp_path, sampler_process.draw(None, workers=1)
+    )
 
 
 def test_memory_does_not_grow_with_n(tmp_path):
@@ -74,9 +100,22 @@ def test_finished_work_is_not_done_again(tmp_path, started):
     assert written(tmp_path, first) == written(tmp_path, again) == written(tmp_path, draw())
 
 
-@pytest.mark.parametrize("change", [dict(sigma=0.5), dict(seed=1), dict(n=500), dict(n0=60), dict(n_predict=50), dict(chunk=50),
-                                    dict(precision="bfloat16"), dict(network=networks.convolutional(seed=1)),
-                                    dict(select=networks.convolutional(outputs=2)), dict(index=[0, 2])], ids=lambda change: next(iter(change)))
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(sigma=0.5),
+        dict(seed=1),
+        dict(n=500),
+        dict(n0=60),
+        dict(n_predict=50),
+        dict(chunk=50),
+        dict(precision="bfloat16"),
+        dict(network=odd_networks.convolutional(seed=1)),
+        dict(select=odd_networks.convolutional(outputs=2)),
+        dict(index=[0, 2]),
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_what_the_draws_depend_on_has_its_own_folder(tmp_path, change):
     draw(tmp_path)
     draw(tmp_path, **change)
@@ -85,11 +124,13 @@ def test_what_the_draws_depend_on_has_its_own_folder(tmp_path, change):
 
 def test_other_images_have_their_own_folder(tmp_path):
     draw(tmp_path)
-    sample(NETWORK, networks.images(2, seed=1), **SETTINGS, scratch=tmp_path)
+    sample(NETWORK, odd_networks.images(2, seed=1), **SETTINGS, scratch=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("change", [dict(workers=1), dict(label=[1, 2])], ids=lambda change: next(iter(change)))
+@pytest.mark.parametrize(
+    "change", [dict(workers=1), dict(label=[1, 2])], ids=lambda change: next(iter(change))
+)
 def test_what_the_draws_do_not_depend_on_shares_the_folder(tmp_path, started, change):
     draw(tmp_path)
     draw(tmp_path, **change)
@@ -104,16 +145,33 @@ def damaged(lines: list[bytes]) -> dict[str, bytes]:
         "cut within a line": (b"".join(lines)[:-20], 1),
         "cut after a line": (b"".join(lines[:5]), len(lines) - 5),
         "a byte flipped": (b"".join([*lines[:3], bytes(flipped), *lines[4:]]), 1),
-        "a hole of zeros": (b"".join([*lines[:2], bytes(len(lines[2])), *lines[3:]]), 2),  # it swallows a newline
+        "a hole of zeros": (
+            b"".join([*lines[:2], bytes(len(lines[2])), *lines[3:]]),
+            2,
+        ),  # it swallows a newline
         "lines twice": (b"".join(lines * 2), 0),
         "noise in front": (os.urandom(100).replace(b"\n", b"") + b"\n" + b"".join(lines), 0),
-        "a count changed by hand": (b"".join([lines[0].replace(lines[0].split()[2], lines[1].split()[2]), *lines[1:]]), 1),
+        "a count changed by hand": (
+            b"".join([lines[0].replace(lines[0].split()[2], lines[1].split()[2]), *lines[1:]]),
+            1,
+        ),
         "empty": (b"", len(lines)),
     }
 
 
-@pytest.mark.parametrize("kind", ["cut within a line", "cut after a line", "a byte flipped", "a hole of zeros", "lines twice",
-                                  "noise in front", "a count changed by hand", "empty"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "cut within a line",
+        "cut after a line",
+        "a byte flipped",
+        "a hole of zeros",
+        "lines twice",
+        "noise in front",
+        "a count changed by hand",
+        "empty",
+    ],
+)
 def test_damage_is_noticed_and_only_what_is_lost_is_redone(tmp_path, started, kind):
     expected = written(tmp_path, draw(tmp_path / "scratch"))
     (log,) = tmp_path.glob("scratch/*/units.log")
@@ -141,7 +199,9 @@ def test_a_full_disk_is_said_and_nothing_wrong_is_kept(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        with pytest.raises(InputError, match="units.log cannot be written .*: make room and run again"):
+        with pytest.raises(
+            InputError, match="units.log cannot be written .*: make room and run again"
+        ):
             draw(tmp_path / "scratch")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -161,7 +221,9 @@ def test_a_second_sampler_is_told_who_works_there_and_takes_over_its_work(tmp_pa
     (folder,) = tmp_path.iterdir()
     about = json.loads((folder / "about.json").read_text())
     said, told = [], threading.Event()
-    monkeypatch.setattr(shards.errors, "print", lambda text, **style: (said.append(text), told.set()))
+    monkeypatch.setattr(
+        shards.errors, "print", lambda text, **style: (said.append(text), told.set())
+    )
     with ThreadPoolExecutor(1) as pool:
         with open_shards(folder, about=about, probe=about["probe"]):
             second = pool.submit(draw, tmp_path)
@@ -176,7 +238,7 @@ class Scaled(nn.Module):
 
     def __init__(self, factor: float):
         super().__init__()
-        self.network, self.factor = networks.convolutional(), factor
+        self.network, self.factor = odd_networks.convolutional(), factor
 
     def forward(self, x):
         return self.network(self.factor * x)
@@ -184,7 +246,9 @@ class Scaled(nn.Module):
 
 def test_draws_of_networks_with_the_same_weights_are_not_mixed(tmp_path):
     draw(tmp_path, Scaled(1.0))
-    with pytest.raises(InputError, match="same weights that computes something else: `aces scratch --remove"):
+    with pytest.raises(
+        InputError, match="same weights that computes something else: `aces scratch --remove"
+    ):
         draw(tmp_path, Scaled(2.0))
     draw(tmp_path, Scaled(1.0))
 
@@ -194,7 +258,11 @@ def test_an_interrupted_run_ends_soon_and_goes_on_later(tmp_path, monkeypatch, s
     from aces.sampling.run import Run
 
     real = Run._add
-    monkeypatch.setattr(Run, "_add", lambda self, unit, table: real(self, unit, table) if len(started) < 6 else interrupt())
+    monkeypatch.setattr(
+        Run,
+        "_add",
+        lambda self, unit, table: real(self, unit, table) if len(started) < 6 else interrupt(),
+    )
     with pytest.raises(KeyboardInterrupt):
         draw(tmp_path)
     monkeypatch.setattr(Run, "_add", real)

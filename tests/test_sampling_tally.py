@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from aces.counts import BINS
+from aces.rule.counts import BINS
 from aces.sampling.tally import Tally, bins, core_probability, entropy, split, width
 
 EDGES = [i / BINS for i in range(BINS + 1)]
@@ -33,12 +34,15 @@ def test_cumulated_bins_count_the_scores_below_any_theta():
         assert below[i] == (scores.double() <= i / BINS).sum()
 
 
-@pytest.mark.parametrize("logits, expected", [
-    ([0.0, 0.0, 0.0, 0.0], 1.0),                    # uniform
-    ([1e4, 0.0, 0.0, 0.0], 0.0),                    # certain
-    ([3e38, -3e38, 0.0, 0.0], 0.0),                 # their difference overflows, p log p must not become NaN
-    ([math.log(0.5), math.log(0.5), -1e30, -1e30], 0.5),  # one bit of two
-])
+@pytest.mark.parametrize(
+    "logits, expected",
+    [
+        ([0.0, 0.0, 0.0, 0.0], 1.0),  # uniform
+        ([1e4, 0.0, 0.0, 0.0], 0.0),  # certain
+        ([3e38, -3e38, 0.0, 0.0], 0.0),  # their difference overflows, p log p must not become NaN
+        ([math.log(0.5), math.log(0.5), -1e30, -1e30], 0.5),  # one bit of two
+    ],
+)
 def test_entropy_of_known_distributions(logits, expected):
     assert entropy(torch.tensor([logits])).item() == pytest.approx(expected, abs=1e-6)
 
@@ -71,7 +75,12 @@ def test_tally_is_the_naive_count():
     guess = [4, 0, 2]
     classes, scores, joint, invalid = tally(logits, guess=guess, row=row, num_classes=5)
 
-    expected = np.zeros((3, 5), int), np.zeros((3, BINS + 1), int), np.zeros((3, BINS + 1), int), np.zeros(3, int)
+    expected = (
+        np.zeros((3, 5), int),
+        np.zeros((3, BINS + 1), int),
+        np.zeros((3, BINS + 1), int),
+        np.zeros(3, int),
+    )
     for image, values in zip(row.tolist(), logits):
         if not values.isfinite().all():
             expected[3][image] += 1
@@ -87,9 +96,15 @@ def test_tally_is_the_naive_count():
 
 def test_tally_of_a_selection_network_bins_the_probability_of_the_core():
     selection = torch.tensor([[0.0, 0.0], [9.0, -9.0], [-200.0, 200.0], [float("nan"), 0.0]])
-    classes, scores, joint, invalid = tally(torch.tensor([[1.0, 0.0]] * 4), selection=selection, num_classes=2)
+    classes, scores, joint, invalid = tally(
+        torch.tensor([[1.0, 0.0]] * 4), selection=selection, num_classes=2
+    )
     assert core_probability(selection[:1]).item() == 0.5
-    assert np.flatnonzero(scores[0]).tolist() == [0, 500, BINS] and invalid[0] == 1 and classes[0].tolist() == [3, 0]
+    assert (
+        np.flatnonzero(scores[0]).tolist() == [0, 500, BINS]
+        and invalid[0] == 1
+        and classes[0].tolist() == [3, 0]
+    )
 
 
 def test_parts_add_up():

@@ -6,25 +6,32 @@ from scipy.integrate import quad
 from scipy.special import betaln
 from scipy.stats import binom
 
-from aces import composition, sequential, smoothing
-from aces.counts import Counts, Looks, Round
 from aces.errors import InputError
-from aces.smoothing import ABSTAIN
-from aces.statistics import lower_bound
+from aces.rule import composition, sequential, smoothing
+from aces.rule.counts import Counts, Looks, Round
+from aces.rule.smoothing import ABSTAIN
+from aces.rule.statistics import lower_bound
 from made_counts import random_counts, with_looks
 
 ALPHA = 0.001
 
 
 def first_certified(p0, p, *, alpha, horizon, runs, seed, chunk=1):
-    """(runs,) the draw at which the test certifies, read every `chunk` draws; horizon + 1 if it never does."""
-    successes = np.cumsum(np.random.default_rng(seed).random((runs, horizon)) < p, axis=1)[:, chunk - 1::chunk]
+    """(runs,) the draw at which the test certifies, read every `chunk` draws; horizon + 1 if it
+    never does.
+    """
+    successes = np.cumsum(np.random.default_rng(seed).random((runs, horizon)) < p, axis=1)[
+        :, chunk - 1 :: chunk
+    ]
     t = np.arange(chunk, horizon + 1, chunk)
     crossed = sequential.log_evidence(successes, t, p0=p0) >= -np.log(alpha)
     return np.where(crossed.any(axis=1), t[crossed.argmax(axis=1)], horizon + 1)
 
 
-@pytest.mark.parametrize("p0, p, published", [(.5, .999, 12), (.5, .9, 21), (.5, .7, 101), (.841, .95, 133), (.977, .999, 400)])
+@pytest.mark.parametrize(
+    "p0, p, published",
+    [(0.5, 0.999, 12), (0.5, 0.9, 21), (0.5, 0.7, 101), (0.841, 0.95, 133), (0.977, 0.999, 400)],
+)
 def test_mean_draws(p0, p, published):
     """Mean draws at alpha = 0.001, from a simulation apart from this one."""
     draws = first_certified(p0, p, alpha=ALPHA, horizon=3000, runs=1500, seed=1)
@@ -35,7 +42,9 @@ def test_mean_draws(p0, p, published):
 @pytest.mark.parametrize("alpha", [0.05, 0.001])
 @pytest.mark.parametrize("chunk", [1, 50])
 def test_false_certificates_are_rare_however_often_one_looks(p0, alpha, chunk):
-    """P[certified within 2,000 draws] at the worst case p = p0, exactly, by following the distribution of k."""
+    """P[certified within 2,000 draws] at the worst case p = p0, exactly, by following the
+    distribution of k.
+    """
     undecided, certified = np.array([1.0]), 0.0
     for t in range(1, 2001):
         undecided = np.append(undecided, 0) * (1 - p0) + np.insert(undecided, 0, 0) * p0
@@ -50,9 +59,11 @@ def test_evidence_is_the_mixture_likelihood_ratio():
     """By numerical integration of the mixture's definition."""
     for k, t, p0 in [(0, 0, 0.5), (7, 10, 0.5), (30, 40, 0.6), (2, 12, 0.4), (90, 91, 0.9)]:
         density = lambda p: p ** (k - 0.5) * (1 - p) ** (t - k - 0.5) / np.exp(betaln(0.5, 0.5))
-        weight = quad(lambda p: p ** -0.5 * (1 - p) ** -0.5, p0, 1)[0] / np.exp(betaln(0.5, 0.5))
-        expected = quad(density, p0, 1)[0] / weight / (p0 ** k * (1 - p0) ** (t - k))
-        assert sequential.log_evidence(k, t, p0=p0) == pytest.approx(np.log(expected), rel=1e-5, abs=1e-6)
+        weight = quad(lambda p: p**-0.5 * (1 - p) ** -0.5, p0, 1)[0] / np.exp(betaln(0.5, 0.5))
+        expected = quad(density, p0, 1)[0] / weight / (p0**k * (1 - p0) ** (t - k))
+        assert sequential.log_evidence(k, t, p0=p0) == pytest.approx(
+            np.log(expected), rel=1e-5, abs=1e-6
+        )
 
 
 def test_evidence_is_a_martingale_at_p0():
@@ -60,7 +71,9 @@ def test_evidence_is_a_martingale_at_p0():
     for p0 in (0.5, 0.9):
         for t in (1, 20, 300):
             k = np.arange(t + 1)
-            assert (binom.pmf(k, t, p0) * np.exp(sequential.log_evidence(k, t, p0=p0))).sum() == pytest.approx(1, rel=1e-9)
+            assert (
+                binom.pmf(k, t, p0) * np.exp(sequential.log_evidence(k, t, p0=p0))
+            ).sum() == pytest.approx(1, rel=1e-9)
 
 
 def test_evidence_stays_finite_for_many_draws():
@@ -74,32 +87,56 @@ def test_anytime_test_decides_and_remembers():
     test = sequential.AnytimeTest(p0=0.5, alpha=ALPHA)
     assert not test.update([5, 5, 0], [10, 10, 10])[:2].any()
     test.update([100, 50, 5], [105, 100, 100])
-    assert list(test.certified) == [True, False, False] and list(test.futile) == [False, False, True]
+    assert list(test.certified) == [True, False, False] and list(test.futile) == [
+        False,
+        False,
+        True,
+    ]
     test.update([100, 50, 900], [1000, 100, 1000])
     assert list(test.certified) == [True, False, False], "a decision stands, whatever comes later"
 
 
-@pytest.mark.parametrize("wrong", [dict(p0=1.0, alpha=0.1), dict(p0=0.5, alpha=0), dict(p0=0.5, alpha=0.1, futility=1)])
+@pytest.mark.parametrize(
+    "wrong", [dict(p0=1.0, alpha=0.1), dict(p0=0.5, alpha=0), dict(p0=0.5, alpha=0.1, futility=1)]
+)
 def test_anytime_test_refuses_bad_settings(wrong):
     with pytest.raises(InputError):
         sequential.AnytimeTest(**wrong)
 
 
 def test_group_bound_is_the_best_bound_of_the_looks_made():
-    looks = Looks(draws=np.array([10, 100]), spend=np.array([0.1, 0.9]), made=np.array([1, 2, 2]),
-                  classes=np.array([[10, 10, 9], [10, 50, 99]])[..., None], entropy=np.zeros((2, 3, 1001), np.int64))
-    first, second = lower_bound([10, 10, 9], 10, alpha=0.1 * ALPHA), lower_bound([10, 50, 99], 100, alpha=0.9 * ALPHA)
+    looks = Looks(
+        draws=np.array([10, 100]),
+        spend=np.array([0.1, 0.9]),
+        made=np.array([1, 2, 2]),
+        classes=np.array([[10, 10, 9], [10, 50, 99]])[..., None],
+        entropy=np.zeros((2, 3, 1001), np.int64),
+    )
+    first, second = (
+        lower_bound([10, 10, 9], 10, alpha=0.1 * ALPHA),
+        lower_bound([10, 50, 99], 100, alpha=0.9 * ALPHA),
+    )
     expected = [first[0], max(first[1], second[1]), second[2]]
-    assert np.array_equal(sequential.group_lower_bound(looks.classes[..., 0], looks, alpha=ALPHA), expected)
+    assert np.array_equal(
+        sequential.group_lower_bound(looks.classes[..., 0], looks, alpha=ALPHA), expected
+    )
 
 
 def test_group_bounds_hold_under_the_worst_stopping():
-    """Over 200,000 runs that stop at the look most favourable to a false claim: the bound fails with rate <= alpha."""
+    """Over 200,000 runs that stop at the look most favourable to a false claim: the bound fails
+    with rate <= alpha.
+    """
     runs, p, alpha = 200_000, 0.6, 0.02
     rng, draws = np.random.default_rng(0), np.array([50, 200, 800])
     k = np.cumsum(rng.binomial(np.diff(draws, prepend=0)[:, None], p, size=(3, runs)), axis=0)
     for made in (np.full(runs, 3), rng.integers(1, 4, runs)):
-        looks = Looks(draws=draws, spend=np.array([0.2, 0.3, 0.5]), made=made, classes=k[..., None], entropy=k[..., None])
+        looks = Looks(
+            draws=draws,
+            spend=np.array([0.2, 0.3, 0.5]),
+            made=made,
+            classes=k[..., None],
+            entropy=k[..., None],
+        )
         false = (sequential.group_lower_bound(k, looks, alpha=alpha) > p).sum()
         assert 0 < false and binom.sf(false - 1, runs, alpha) > 1e-4
 
@@ -107,29 +144,52 @@ def test_group_bounds_hold_under_the_worst_stopping():
 @pytest.mark.parametrize("p_one, p_class", [(0.5, 1.0), (1.0, 0.5), (0.52, 0.5)])
 @pytest.mark.parametrize("multiplicity", composition.MULTIPLICITIES)
 def test_predict_over_looks_is_false_as_rarely_as_alpha(p_one, p_class, multiplicity):
-    """100,000 images at the worst case, each stopping at the first look that answers: the core (class 2) where the
-    certification network (class 0 against 1) is selected, or the class that has no majority."""
+    """100,000 images at the worst case, each stopping at the first look that answers: the core
+    (class 2) where the certification network (class 0 against 1) is selected, or the class that has
+    no majority.
+    """
     images, batches, alpha, theta = 2000, 50, 0.05, 0.5
-    draws, truth = np.array([40, 120, 400]), 0 if p_one > 0.5 else 2  # in a tie of the classes each is false for the other
+    draws, truth = (
+        np.array([40, 120, 400]),
+        0 if p_one > 0.5 else 2,
+    )  # in a tie of the classes each is false for the other
     false = answered = 0
     for batch in range(batches):
         rng = np.random.default_rng(batch)
         steps = np.diff(draws, prepend=0)[:, None]
-        ones, first = (np.cumsum(rng.binomial(steps, p, size=(3, images)), axis=0) for p in (p_one, p_class))
+        ones, first = (
+            np.cumsum(rng.binomial(steps, p, size=(3, images)), axis=0) for p in (p_one, p_class)
+        )
         entropy = np.zeros((3, images, 1001), np.int32)
         entropy[..., 500], entropy[..., 501] = ones, draws[:, None] - ones
         classes = np.stack([first, draws[:, None] - first, np.zeros_like(first)], axis=2)
-        looks = Looks(draws=draws, spend=np.array([0.2, 0.3, 0.5]), made=np.full(images, 3), classes=classes, entropy=entropy)
-        answers = composition.predict_from(looks, np.full(images, 2), alpha=alpha, places=composition.places_of([theta]),
-                                           multiplicity=multiplicity)[:, 0]
+        looks = Looks(
+            draws=draws,
+            spend=np.array([0.2, 0.3, 0.5]),
+            made=np.full(images, 3),
+            classes=classes,
+            entropy=entropy,
+        )
+        answers = composition.predict_from(
+            looks,
+            np.full(images, 2),
+            alpha=alpha,
+            places=composition.places_of([theta]),
+            multiplicity=multiplicity,
+        )[:, 0]
         answered += (answers != ABSTAIN).sum()
         false += ((answers != ABSTAIN) & (answers != truth)).sum()
     assert answered > 0 and binom.sf(false - 1, images * batches, alpha) > 1e-5
 
 
 def test_the_first_look_that_answers_is_the_one():
-    looks = Looks(draws=np.array([10, 20]), spend=np.array([0.5, 0.5]), made=np.array([1, 2, 2, 1]),
-                  classes=np.zeros((2, 4, 2), np.int64), entropy=np.zeros((2, 4, 1001), np.int64))
+    looks = Looks(
+        draws=np.array([10, 20]),
+        spend=np.array([0.5, 0.5]),
+        made=np.array([1, 2, 2, 1]),
+        classes=np.zeros((2, 4, 2), np.int64),
+        entropy=np.zeros((2, 4, 1001), np.int64),
+    )
     answers = np.array([[3, 3, -1, -1], [4, 4, 4, 4]])
     assert sequential.first_answer(answers, looks, abstain=ABSTAIN).tolist() == [3, 3, 4, -1]
 
@@ -137,7 +197,9 @@ def test_the_first_look_that_answers_is_the_one():
 def test_adaptive_counts_at_theta_one_equal_the_certification_network():
     rng = np.random.default_rng(3)
     counts = with_looks(random_counts(rng, images=200, n=400), rng)
-    outcomes = composition.certify(counts, rng.integers(0, 3, 200), sigma=0.5, alpha=0.01, thetas=[1.0])
+    outcomes = composition.certify(
+        counts, rng.integers(0, 3, 200), sigma=0.5, alpha=0.01, thetas=[1.0]
+    )
     alone = smoothing.certify(counts, sigma=0.5, alpha=0.01)
     assert (alone.radius > 0).sum() > 20
     assert np.array_equal(outcomes.prediction[:, 0], alone.prediction)

@@ -15,11 +15,11 @@ import mlflow
 import numpy as np
 import pytest
 import torch
-from small_models import CLASSES, digits, digits_model
 
-from aces.composition import Route
 from aces.data import to_tensor
-from aces.serving import log_model, requirements
+from aces.model.serving import log_model, requirements
+from aces.rule.composition import Route
+from small_models import CLASSES, digits, digits_model
 
 torch.set_num_threads(1)
 
@@ -56,11 +56,28 @@ def server(registered, tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder = tmp_path_factory.mktemp("server")
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", "models:/aces-digits/latest", "--env-manager", "local", "--port", str(port)]
-    environment = os.environ | {"MLFLOW_TRACKING_URI": registered, "OMP_NUM_THREADS": "1",
-                                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        "models:/aces-digits/latest",
+        "--env-manager",
+        "local",
+        "--port",
+        str(port),
+    ]
+    environment = os.environ | {
+        "MLFLOW_TRACKING_URI": registered,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     with open(folder / "log", "w") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         for _ in range(START_SECONDS):
@@ -81,15 +98,25 @@ def server(registered, tmp_path_factory):
 def post(url: str, request) -> tuple[int, dict]:
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=120) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=120
+        ) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
 
 def rows(certificates) -> list[dict]:
-    return [{"prediction": it.prediction, "class": it.name, "radius": it.radius, "route": it.route.name.lower(), "draws": it.draws}
-            for it in certificates]
+    return [
+        {
+            "prediction": it.prediction,
+            "class": it.name,
+            "radius": it.radius,
+            "route": it.route.name.lower(),
+            "draws": it.draws,
+        }
+        for it in certificates
+    ]
 
 
 # ---------------------------------------------------------------- logged and loaded
@@ -106,26 +133,60 @@ def test_the_newest_is_found_by_name_and_answers_like_the_model(registered, imag
 
 def test_the_signature_says_what_goes_in_and_comes_out(registered):
     signature = mlflow.models.get_model_info("models:/aces-digits/latest").signature
-    spec, = signature.inputs.inputs
+    (spec,) = signature.inputs.inputs
     assert spec.type == np.float32 and spec.shape == (-1, 1, 8, 8)
     assert signature.outputs.input_names() == ["prediction", "class", "radius", "route", "draws"]
     assert {param.name: param.default for param in signature.params.params} == {
-        "n0": 50, "n": N, "alpha": 0.001, "theta": digits_model().theta, "adaptive": True, "radius": None, "seed": None}
+        "n0": 50,
+        "n": N,
+        "alpha": 0.001,
+        "theta": digits_model().theta,
+        "adaptive": True,
+        "radius": None,
+        "seed": None,
+    }
 
 
 def test_requirements_are_pinned_and_complete():
     names = {line.partition("==")[0] for line in requirements()}
-    assert {"torch", "numpy", "onnxruntime", "mlflow"} <= names and all("==" in line for line in requirements())
-    code = "import sys, aces.serving, aces.sampling; print(*{name.partition('.')[0] for name in sys.modules})"
-    imported = set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+    assert {"torch", "numpy", "onnxruntime", "mlflow"} <= names and all(
+        "==" in line for line in requirements()
+    )
+    code = "import sys, aces.model.serving, aces.sampling; print(*{name.partition('.')[0] for name in sys.modules})"
+    imported = set(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
     assert not imported & {"dvc", "ray", "matplotlib", "sklearn"}
 
 
 def test_mlflow_models_predict_answers_a_file(registered, images, tmp_path):
-    (tmp_path / "request.json").write_text(json.dumps({"inputs": images[:2].tolist(), "params": {"seed": 1, "adaptive": False}}))
-    command = [sys.executable, "-m", "mlflow", "models", "predict", "-m", "models:/aces-digits/latest", "--env-manager", "local",
-               "-i", "request.json", "-o", "answer.json"]
-    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"MLFLOW_TRACKING_URI": registered}, capture_output=True)
+    (tmp_path / "request.json").write_text(
+        json.dumps({"inputs": images[:2].tolist(), "params": {"seed": 1, "adaptive": False}})
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "predict",
+        "-m",
+        "models:/aces-digits/latest",
+        "--env-manager",
+        "local",
+        "-i",
+        "request.json",
+        "-o",
+        "answer.json",
+    ]
+    subprocess.run(
+        command,
+        cwd=tmp_path,
+        check=True,
+        env=os.environ | {"MLFLOW_TRACKING_URI": registered},
+        capture_output=True,
+    )
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["predictions"] == rows(digits_model().certify(images[:2], n0=50, n=N, seed=1))
 
@@ -134,31 +195,51 @@ def test_mlflow_models_predict_answers_a_file(registered, images, tmp_path):
 
 
 def test_a_served_model_answers_with_class_radius_and_route(server, images):
-    status, answer = post(server, {"inputs": images[:3].tolist(), "params": {"n": 500, "seed": 9, "adaptive": False, "theta": 0.8}})
+    status, answer = post(
+        server,
+        {
+            "inputs": images[:3].tolist(),
+            "params": {"n": 500, "seed": 9, "adaptive": False, "theta": 0.8},
+        },
+    )
     assert status == 200
-    assert answer["predictions"] == rows(digits_model().at(theta=0.8).certify(images[:3], n0=50, n=500, seed=9))
+    assert answer["predictions"] == rows(
+        digits_model().at(theta=0.8).certify(images[:3], n0=50, n=500, seed=9)
+    )
     assert any(row["radius"] > 0 for row in answer["predictions"])
 
 
-@pytest.mark.parametrize("request_, message", [
-    ({"inputs": np.zeros((1, 1, 9, 9)).tolist()}, "(1, 1, 9, 9)"),
-    ({"inputs": np.zeros((1, 8, 8)).tolist()}, "(1, 8, 8)"),
-    ({"inputs": []}, "[]"),
-    ({"inputs": [[]]}, "(1, 0)"),
-    ({"inputs": np.full((1, 1, 8, 8), 255).tolist()}, "divide by 255"),
-    ({"inputs": np.full((1, 1, 8, 8), -0.5).tolist()}, "expected floats in [0, 1]"),
-    ({"inputs": [[[[None] * 8] * 8]]}, "expected floats in [0, 1]"),
-    ({"inputs": [[[["grey"] * 8] * 8]]}, "could not convert string to float"),
-    ({"inputs": [[[[0.5] * 8] * 7 + [[0.5]]]]}, "inhomogeneous"),
-    ({"images": [[[[0.5] * 8] * 8]]}, "inputs"),
-    (b"not json", "JSON"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"alpha": 2.0}}, "alpha=2.0 not in (0, 1)"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 5}}, "n=5 is too small"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": "many"}}, "many"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 10**12}}, "expected at most 2,000,000"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"theta": 0.12345}}, "theta=0.12345"),
-    ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"seed": -4}}, "seed=-4"),
-])
+@pytest.mark.parametrize(
+    "request_, message",
+    [
+        ({"inputs": np.zeros((1, 1, 9, 9)).tolist()}, "(1, 1, 9, 9)"),
+        ({"inputs": np.zeros((1, 8, 8)).tolist()}, "(1, 8, 8)"),
+        ({"inputs": []}, "[]"),
+        ({"inputs": [[]]}, "(1, 0)"),
+        ({"inputs": np.full((1, 1, 8, 8), 255).tolist()}, "divide by 255"),
+        ({"inputs": np.full((1, 1, 8, 8), -0.5).tolist()}, "expected floats in [0, 1]"),
+        ({"inputs": [[[[None] * 8] * 8]]}, "expected floats in [0, 1]"),
+        ({"inputs": [[[["grey"] * 8] * 8]]}, "could not convert string to float"),
+        ({"inputs": [[[[0.5] * 8] * 7 + [[0.5]]]]}, "inhomogeneous"),
+        ({"images": [[[[0.5] * 8] * 8]]}, "inputs"),
+        (b"not json", "JSON"),
+        (
+            {"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"alpha": 2.0}},
+            "alpha=2.0 not in (0, 1)",
+        ),
+        ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 5}}, "n=5 is too small"),
+        ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": "many"}}, "many"),
+        (
+            {"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"n": 10**12}},
+            "expected at most 2,000,000",
+        ),
+        (
+            {"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"theta": 0.12345}},
+            "theta=0.12345",
+        ),
+        ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"seed": -4}}, "seed=-4"),
+    ],
+)
 def test_a_wrong_request_is_answered_with_400_and_a_message(server, request_, message):
     status, answer = post(server, request_)
     assert status == 400
@@ -168,12 +249,17 @@ def test_a_wrong_request_is_answered_with_400_and_a_message(server, request_, me
 def test_200_concurrent_requests_are_all_answered_none_wrongly(server, images):
     def ask(number: int):
         image = images[number % len(images)][None]
-        return post(server, {"inputs": image.tolist(), "params": {"seed": number, "adaptive": False, "n": 100}})
+        return post(
+            server,
+            {"inputs": image.tolist(), "params": {"seed": number, "adaptive": False, "n": 100}},
+        )
 
     with ThreadPoolExecutor(200) as pool:
         answers = list(pool.map(ask, range(200)))
     for number, (status, answer) in enumerate(answers):
         assert status == 200, answer
         image = images[number % len(images)][None]
-        assert answer["predictions"] == rows(digits_model().certify(image, n0=50, n=100, seed=number))
+        assert answer["predictions"] == rows(
+            digits_model().certify(image, n0=50, n=100, seed=number)
+        )
     assert {answer["predictions"][0]["class"] for _, answer in answers} >= set(CLASSES[:8])

@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binomtest
 
-from aces import statistics
 from aces.errors import InputError
+from aces.rule import statistics
 
 
 def test_golden_radii():
-    """sigma 0.25, k = n = 100,000: the largest radius in the authors' logs is 0.947, from the bound at 0.0005."""
+    """sigma 0.25, k = n = 100,000: the largest radius in the authors' logs is 0.947, from the bound
+    at 0.0005.
+    """
     at_half = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.0005), sigma=0.25)
     at_full = statistics.radius(statistics.lower_bound(100_000, 100_000, alpha=0.001), sigma=0.25)
     assert f"{at_half:.5f}" == "0.94694" and f"{at_half:.3}" == "0.947"
@@ -19,19 +21,28 @@ def test_golden_radii():
 
 
 def test_golden_ceilings():
-    """n = 100,000, in units of sigma: ppf(alpha ** (1 / n)), computed apart, at alpha / 2 and alpha = 0.001."""
+    """n = 100,000, in units of sigma: ppf(alpha ** (1 / n)), computed apart, at alpha / 2 and alpha
+    = 0.001.
+    """
     assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.0005):.3f}" == "3.788"
     assert f"{statistics.max_radius(100_000, sigma=1.0, alpha=0.001):.3f}" == "3.811"  # 3.81143
 
 
-@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(1e-6, 0.4))
+@given(
+    st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.floats(1e-6, 0.4),
+)
 def test_lower_bound_is_clopper_pearson(draw, alpha):
     k, n = draw
     expected = 0.0 if k == 0 else beta.ppf(alpha, k, n - k + 1)
     interval = binomtest(k, n).proportion_ci(confidence_level=1 - 2 * alpha, method="exact")
     assert statistics.lower_bound(k, n, alpha=alpha) == pytest.approx(expected, rel=1e-12)
-    assert statistics.lower_bound(k, n, alpha=alpha) == pytest.approx(interval.low, rel=1e-8, abs=1e-12)
-    assert statistics.upper_bound(k, n, alpha=alpha) == pytest.approx(interval.high, rel=1e-8, abs=1e-12)
+    assert statistics.lower_bound(k, n, alpha=alpha) == pytest.approx(
+        interval.low, rel=1e-8, abs=1e-12
+    )
+    assert statistics.upper_bound(k, n, alpha=alpha) == pytest.approx(
+        interval.high, rel=1e-8, abs=1e-12
+    )
 
 
 def test_many_bounds_equal_single_bounds():
@@ -42,11 +53,14 @@ def test_many_bounds_equal_single_bounds():
 
 
 def test_bounds_hold_at_their_level():
-    """Exactly, by summing over all k: P[bound > p] <= alpha for every p, and nearly alpha somewhere."""
+    """Exactly, by summing over all k: P[bound > p] <= alpha for every p, and nearly alpha
+    somewhere.
+    """
     n, alpha = 60, 0.01
     k = np.arange(n + 1)
     bound = statistics.lower_bound(k, n, alpha=alpha)
     from scipy.stats import binom
+
     probabilities = np.linspace(0.01, 0.99, 981)
     failure = np.array([binom.pmf(k, n, p)[bound > p].sum() for p in probabilities])
     assert failure.max() <= alpha
@@ -56,7 +70,9 @@ def test_bounds_hold_at_their_level():
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_two_sided_p_value_is_scipys(draw):
     k, n = draw
-    assert statistics.two_sided_p_value(k, n) == pytest.approx(binomtest(k, n, 0.5).pvalue, rel=1e-9)
+    assert statistics.two_sided_p_value(k, n) == pytest.approx(
+        binomtest(k, n, 0.5).pvalue, rel=1e-9
+    )
 
 
 def test_a_clear_minority_is_no_majority():
@@ -71,6 +87,7 @@ def test_radius_is_zero_up_to_one_half_and_below_the_exact_value():
     found = statistics.radius(p, sigma=0.5)
     assert list(found[:3]) == [0, 0, 0] and np.all(found[3:] > 0)
     from scipy.stats import norm
+
     assert np.all(found[3:] < 0.5 * norm.ppf(p[3:]))
     assert found[4:] == pytest.approx(0.5 * norm.ppf(p[4:]), rel=1e-14)
 
@@ -78,7 +95,7 @@ def test_radius_is_zero_up_to_one_half_and_below_the_exact_value():
 @given(st.floats(0, 10), st.integers(0, 6))
 def test_displayed_radii_never_exceed_the_radius(value, digits):
     shown = statistics.floor_digits(value, digits)
-    assert float(shown) <= value < float(shown) + 10.0 ** -digits * (1 + 1e-6) + 1e-12
+    assert float(shown) <= value < float(shown) + 10.0**-digits * (1 + 1e-6) + 1e-12
 
 
 def test_floor_digits_shows_the_digits_asked_for():

@@ -49,7 +49,9 @@ def test_stages_share_a_parent_and_a_skipped_stage_is_rolled_up(repository, monk
     newest, first = tracking.finished_runs()
     assert (newest.id, first.id) == (report.parent, train.parent)
     assert first.params["sample.n"] == str(PARAMETERS["sample.n"])
-    assert first.metrics["train/core/certified_accuracy/r_0.25"] == 0.5 and first.metrics["nac"] == 0.8
+    assert (
+        first.metrics["train/core/certified_accuracy/r_0.25"] == 0.5 and first.metrics["nac"] == 0.8
+    )
     assert first.artifact("results/train.json").read_text() == summary.read_text()
     assert first.artifact("results/absent.csv") is None
     assert newest.metrics["train/core/certified_accuracy/r_0.25"] == 0.5
@@ -89,16 +91,28 @@ def test_a_store_that_stops_answering_is_left_alone(repository, capsys):
         run._client = Silent()
         for epoch in range(10):
             run.log_metrics({"loss": 1.0}, step=epoch)
-    assert len(calls) == tracking.MOST_FAILURES and capsys.readouterr().err.count("tracking failed") == 1
+    assert (
+        len(calls) == tracking.MOST_FAILURES
+        and capsys.readouterr().err.count("tracking failed") == 1
+    )
 
 
 def test_two_processes_that_find_no_store_make_one(repository):
     profile = Path(__file__).parent.parent / "profiles/laptop.yaml"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    processes = [subprocess.Popen([sys.executable, "-c", STAGE, "sample", str(profile)], cwd=repository, stderr=subprocess.PIPE,
-                                  env=environment | {"DVC_EXP_NAME": f"owl-{number}"}) for number in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", STAGE, "sample", str(profile)],
+            cwd=repository,
+            stderr=subprocess.PIPE,
+            env=environment | {"DVC_EXP_NAME": f"owl-{number}"},
+        )
+        for number in range(2)
+    ]
     complaints = [process.communicate()[1].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0] and not any("failed" in text for text in complaints), complaints
+    assert [process.returncode for process in processes] == [0, 0] and not any(
+        "failed" in text for text in complaints
+    ), complaints
     assert len(tracking.finished_runs()) == 2
 
 

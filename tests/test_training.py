@@ -9,16 +9,24 @@ import torch
 from PIL import Image
 from torch import nn
 
-from aces import data, models, params
+from aces import data, networks, params
 from aces.data import TrainSet
 from aces.errors import InputError
-from aces.models import fingerprint
+from aces.networks import fingerprint
 from aces.training import Loss, Method, methods, train_network
 from aces.training.augment import crop, draw_views
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import FolderSource, random_box
 
-SETTINGS = {"epochs": 3, "batch": 64, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0005, "schedule": "one-cycle", "milestones": []}
+SETTINGS = {
+    "epochs": 3,
+    "batch": 64,
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 0.0005,
+    "schedule": "one-cycle",
+    "milestones": [],
+}
 GAUSSIAN = Method("gaussian", methods.LOSSES["gaussian"])
 
 
@@ -42,12 +50,19 @@ def settings(**changes) -> params.Train:
 def fresh(seed: int = 0, extra: nn.Module | None = None) -> nn.Module:
     info = data.info("digits")
     torch.manual_seed(seed)
-    network = models.build("tiny", num_classes=10, mean=info.mean, std=info.std)
+    network = networks.build("tiny", num_classes=10, mean=info.mean, std=info.std)
     return network if extra is None else nn.Sequential(network, extra)
 
 
 def train(network: nn.Module, images: TrainSet, scratch: Path, **changes) -> nn.Module:
-    arguments = {"settings": settings(), "method": GAUSSIAN, "sigma": 0.25, "seed": 0, "device": "cpu", "title": "test"}
+    arguments = {
+        "settings": settings(),
+        "method": GAUSSIAN,
+        "sigma": 0.25,
+        "seed": 0,
+        "device": "cpu",
+        "title": "test",
+    }
     return train_network(network, images, scratch=scratch, **arguments | changes)
 
 
@@ -64,14 +79,21 @@ def killed_after(epoch: int):
     def on_epoch(done: int, metrics: dict) -> None:
         if done == epoch:
             raise Kill
+
     return on_epoch
 
 
 def test_it_learns(digits, tmp_path):
     evaluation, training = digits
     history = []
-    network = train(fresh(), training, tmp_path, method=methods.standard(), settings=settings(epochs=5),
-                    on_epoch=lambda epoch, metrics: history.append((epoch, metrics)))
+    network = train(
+        fresh(),
+        training,
+        tmp_path,
+        method=methods.standard(),
+        settings=settings(epochs=5),
+        on_epoch=lambda epoch, metrics: history.append((epoch, metrics)),
+    )
     assert accuracy(network, evaluation) > 0.85 > 0.4 > accuracy(fresh(), evaluation)
     assert [epoch for epoch, _ in history] == [0, 1, 2, 3, 4]
     assert all(set(metrics) == {"loss", "accuracy", "lr"} for _, metrics in history)
@@ -84,8 +106,16 @@ def test_every_method_learns_to_see_through_noise(digits, tmp_path, name):
     """With the settings of the default profile; chance is 0.1."""
     evaluation, training = digits
     certify = dataclasses.replace(params.load("profiles/laptop.yaml").certify, method=name)
-    network = train(fresh(), training, tmp_path, method=methods.resolve(certify, 0.25), settings=settings(epochs=6))
-    noisy = data.to_tensor(evaluation.image) + 0.25 * torch.randn((360, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    network = train(
+        fresh(),
+        training,
+        tmp_path,
+        method=methods.resolve(certify, 0.25),
+        settings=settings(epochs=6),
+    )
+    noisy = data.to_tensor(evaluation.image) + 0.25 * torch.randn(
+        (360, 1, 8, 8), generator=torch.Generator().manual_seed(0)
+    )
     with torch.no_grad():
         assert (network(noisy).argmax(1).numpy() == evaluation.label).mean() > 0.6
 
@@ -95,7 +125,9 @@ def test_two_runs_give_the_same_weights(digits, tmp_path):
     first = train(fresh(), training, tmp_path / "one")
     assert fingerprint(train(fresh(), training, tmp_path / "two")) == fingerprint(first)
     assert fingerprint(train(fresh(), training, tmp_path / "two", seed=1)) != fingerprint(first)
-    assert fingerprint(train(fresh(), training, tmp_path / "two", title="other")) != fingerprint(first)
+    assert fingerprint(train(fresh(), training, tmp_path / "two", title="other")) != fingerprint(
+        first
+    )
 
 
 def test_the_callers_random_state_is_untouched_and_without_influence(digits, tmp_path):
@@ -106,7 +138,9 @@ def test_the_callers_random_state_is_untouched_and_without_influence(digits, tmp
     train(one, training, tmp_path / "one", settings=settings(epochs=1))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(124)
-    assert fingerprint(train(two, training, tmp_path / "two", settings=settings(epochs=1))) == fingerprint(one)
+    assert fingerprint(
+        train(two, training, tmp_path / "two", settings=settings(epochs=1))
+    ) == fingerprint(one)
 
 
 @pytest.mark.parametrize("extra", [None, nn.Dropout(0.3)], ids=["plain", "dropout"])
@@ -118,17 +152,29 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(digits, tmp_path, e
         steps.append(batch.epoch)
         return GAUSSIAN.loss(network, batch, **rest)
 
-    straight = train(fresh(extra=extra), training, tmp_path / "a", on_epoch=lambda _, metrics: whole.append(metrics))
+    straight = train(
+        fresh(extra=extra),
+        training,
+        tmp_path / "a",
+        on_epoch=lambda _, metrics: whole.append(metrics),
+    )
     with pytest.raises(Kill):
         train(fresh(extra=extra), training, tmp_path / "b", on_epoch=killed_after(1))
     assert len(list((tmp_path / "b").glob("*.pt"))) == 1
-    again = train(fresh(extra=extra), training, tmp_path / "b", method=Method("gaussian", counted),
-                  on_epoch=lambda _, metrics: resumed.append(metrics))
+    again = train(
+        fresh(extra=extra),
+        training,
+        tmp_path / "b",
+        method=Method("gaussian", counted),
+        on_epoch=lambda _, metrics: resumed.append(metrics),
+    )
     assert fingerprint(again) == fingerprint(straight) and resumed == whole
     assert set(steps) == {2}, "the epochs that were done are not repeated"
 
 
-def test_a_finished_training_is_not_done_again_unless_its_code_changed(digits, tmp_path, monkeypatch):
+def test_a_finished_training_is_not_done_again_unless_its_code_changed(
+    digits, tmp_path, monkeypatch
+):
     """Its stage may die before DVC has the network, and another experiment may need the same one."""
     _, training = digits
     steps, histories = [], ([], [], [])
@@ -138,8 +184,15 @@ def test_a_finished_training_is_not_done_again_unless_its_code_changed(digits, t
         return GAUSSIAN.loss(network, batch, **rest)
 
     def trained(history: list) -> str:
-        return fingerprint(train(fresh(), training, tmp_path, method=Method("gaussian", counted),
-                                 on_epoch=lambda epoch, metrics: history.append((epoch, metrics))))
+        return fingerprint(
+            train(
+                fresh(),
+                training,
+                tmp_path,
+                method=Method("gaussian", counted),
+                on_epoch=lambda epoch, metrics: history.append((epoch, metrics)),
+            )
+        )
 
     first, made = trained(histories[0]), len(steps)
     assert trained(histories[1]) == first and len(steps) == made > 0
@@ -148,8 +201,18 @@ def test_a_finished_training_is_not_done_again_unless_its_code_changed(digits, t
     assert histories[0] == histories[1] == histories[2]
 
 
-@pytest.mark.parametrize("change", [{"sigma": 0.5}, {"seed": 1}, {"title": "other"}, {"settings": settings(lr=0.2)},
-                                    {"method": Method("gaussian", GAUSSIAN.loss, settings="other")}, "labels", "weights"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sigma": 0.5},
+        {"seed": 1},
+        {"title": "other"},
+        {"settings": settings(lr=0.2)},
+        {"method": Method("gaussian", GAUSSIAN.loss, settings="other")},
+        "labels",
+        "weights",
+    ],
+)
 def test_only_the_same_training_is_resumed(digits, tmp_path, change):
     _, training = digits
     with pytest.raises(Kill):
@@ -170,7 +233,9 @@ def test_a_loss_that_is_not_a_number_stops_with_the_remedy(digits, tmp_path):
         logits = network(batch.image)
         return Loss(logits.sum() * float("nan"), logits)
 
-    with pytest.raises(InputError, match=r"training test: the loss is nan in epoch 1: lower lr=0\.1"):
+    with pytest.raises(
+        InputError, match=r"training test: the loss is nan in epoch 1: lower lr=0\.1"
+    ):
         train(fresh(), training, tmp_path, method=Method("broken", broken))
 
 
@@ -203,7 +268,13 @@ def test_every_image_is_seen_once_an_epoch_in_another_order(tmp_path):
         assert torch.equal(batch.label, (batch.image[:, 0, 0, 0] * 255).round().long() % 10)
         return GAUSSIAN.loss(network, batch, **rest)
 
-    train(fresh(), images, tmp_path, method=Method("watching", watching), settings=settings(epochs=2, batch=16))
+    train(
+        fresh(),
+        images,
+        tmp_path,
+        method=Method("watching", watching),
+        settings=settings(epochs=2, batch=16),
+    )
     orders = [sum((rows for at, rows in seen if at == epoch), []) for epoch in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == number.tolist() and orders[0] != orders[1]
 
@@ -230,7 +301,7 @@ def test_crops_and_flips_are_those_of_a_loop_over_images():
     for place, row in enumerate(rows.tolist()):
         padded = np.pad(images[row], ((2, 2), (2, 2), (0, 0)), mode="reflect")
         down, right = (views.shift[row] + 2).tolist()
-        slow = padded[down:down + 16, right:right + 16]
+        slow = padded[down : down + 16, right : right + 16]
         slow = slow[:, ::-1] if views.mirror[row] else slow
         np.testing.assert_allclose(fast[place].permute(1, 2, 0).numpy() * 255, slow, atol=1e-4)
 
@@ -260,9 +331,9 @@ def test_a_folder_gives_the_same_crops_whatever_the_order(folder, monkeypatch):
     together = torch.cat([image for image, _ in source.batches(rows, seed=4)])
     assert together.shape == (12, 3, 224, 224) and 0 <= together.min() < together.max() <= 1
     monkeypatch.setattr("aces.training.sources.MAX_WORKERS", 1)
-    (other, label), = source.batches(torch.tensor([[7, 2]]), seed=4)
+    ((other, label),) = source.batches(torch.tensor([[7, 2]]), seed=4)
     assert torch.equal(other, together[[7, 2]]) and label.tolist() == [1, 0]
-    (third, _), = source.batches(torch.tensor([[7, 2]]), seed=5)
+    ((third, _),) = source.batches(torch.tensor([[7, 2]]), seed=5)
     assert not torch.equal(third, other)
 
 
@@ -271,7 +342,12 @@ def test_boxes_lie_within_the_image_and_have_the_usual_sizes():
     boxes = np.array([random_box(60, 40, random) for _ in range(2000)])
     left, top, right, bottom = boxes.T
     width, height = right - left, bottom - top
-    assert left.min() >= 0 and top.min() >= 0 and right.max() <= 60 + 1e-9 and bottom.max() <= 40 + 1e-9
+    assert (
+        left.min() >= 0
+        and top.min() >= 0
+        and right.max() <= 60 + 1e-9
+        and bottom.max() <= 40 + 1e-9
+    )
     assert (width * height / 2400).min() >= 0.08 - 1e-9 and (width * height / 2400).mean() > 0.3
     assert (width / height).min() >= 3 / 4 - 1e-9 and (width / height).max() <= 4 / 3 + 1e-9
     assert random_box(1000, 10, random)[2] <= 1000  # no box of the usual shape fits
@@ -284,6 +360,8 @@ def test_a_folder_trains_and_a_broken_file_is_named(folder, tmp_path, monkeypatc
     train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
     assert fingerprint(network) != before
     folder.image[5].write_bytes(b"not an image")
-    with pytest.raises(InputError, match="^training image .*5.png cannot be read .*: replace or remove it$") as caught:
+    with pytest.raises(
+        InputError, match="^training image .*5.png cannot be read .*: replace or remove it$"
+    ) as caught:
         train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
     assert "\n" not in str(caught.value)

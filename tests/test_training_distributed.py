@@ -12,24 +12,39 @@ from torch import nn
 
 from aces import data, params
 from aces.errors import InputError
-from aces.models import fingerprint
+from aces.networks import fingerprint
 from aces.tracking import StageRun
 from aces.training import Method, methods, train_network
 from aces.training.distributed import Group
 from aces.training.loop import _images_per_step
 from stages.networks import use_all_gpus
 
-SETTINGS = params.Train(epochs=3, batch=64, lr=0.3, momentum=0.9, weight_decay=0.0005, schedule="one-cycle", milestones=[])
+SETTINGS = params.Train(
+    epochs=3,
+    batch=64,
+    lr=0.3,
+    momentum=0.9,
+    weight_decay=0.0005,
+    schedule="one-cycle",
+    milestones=[],
+)
 SMOOTHADV = params.SmoothAdv(sigma=0.1, attack="pgd", steps=2, draws=2, epsilon=0.25, warmup=1)
-METHODS = {"standard": methods.standard(), "smoothadv": Method("smoothadv", methods.LOSSES["smoothadv"], SMOOTHADV)}
+METHODS = {
+    "standard": methods.standard(),
+    "smoothadv": Method("smoothadv", methods.LOSSES["smoothadv"], SMOOTHADV),
+}
 
 
 def run(folder: str, name: str, stop_after: int | None = None) -> tuple[nn.Module, list[dict]]:
-    """Train on the digits without batch norm, whose statistics differ between one share and the whole batch."""
+    """Train on the digits without batch norm, whose statistics differ between one share and the
+    whole batch.
+    """
     torch.set_num_threads(1)
     _, training = data.prepare(params.Dataset(name="digits", stride=1))
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 10))
+    network = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 10)
+    )
     history = []
 
     def on_epoch(epoch: int, metrics: dict) -> None:
@@ -37,32 +52,73 @@ def run(folder: str, name: str, stop_after: int | None = None) -> tuple[nn.Modul
         if epoch + 1 == stop_after:
             raise KeyboardInterrupt
 
-    train_network(network, training, settings=SETTINGS, method=METHODS[name], sigma=0.1, seed=0, device="cpu",
-                  scratch=f"{folder}/scratch", title=name, on_epoch=on_epoch)
+    train_network(
+        network,
+        training,
+        settings=SETTINGS,
+        method=METHODS[name],
+        sigma=0.1,
+        seed=0,
+        device="cpu",
+        scratch=f"{folder}/scratch",
+        title=name,
+        on_epoch=on_epoch,
+    )
     return network, history
 
 
 def start_two(folder, *arguments: str) -> int:
     """Run this file in two processes; each writes `<method>-<rank>.json`."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__, str(folder), *arguments]
-    return subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300).returncode
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        __file__,
+        str(folder),
+        *arguments,
+    ]
+    return subprocess.run(
+        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300
+    ).returncode
 
 
 def read(folder, name: str) -> list[dict]:
     return [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("gpus, batch, split, device, processes", [
-    (1, 256, 1, "auto", None), (2, 256, 1, "auto", 2), (7, 256, 1, "auto", 4), (6, 400, 1, "cuda", 5), (8, 256, 16, "auto", 8),
-    (2, 256, 1, "cuda:1", None), (2, 256, 1, "cpu", None), (3, 64, 64, "auto", None)])
-def test_a_stage_starts_as_many_processes_as_share_a_step_equally(monkeypatch, gpus, batch, split, device, processes):
+@pytest.mark.parametrize(
+    "gpus, batch, split, device, processes",
+    [
+        (1, 256, 1, "auto", None),
+        (2, 256, 1, "auto", 2),
+        (7, 256, 1, "auto", 4),
+        (6, 400, 1, "cuda", 5),
+        (8, 256, 16, "auto", 8),
+        (2, 256, 1, "cuda:1", None),
+        (2, 256, 1, "cpu", None),
+        (3, 64, 64, "auto", None),
+    ],
+)
+def test_a_stage_starts_as_many_processes_as_share_a_step_equally(
+    monkeypatch, gpus, batch, split, device, processes
+):
     started = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(os, "execv", lambda program, words: started.extend(word for word in words if "nproc" in word))
+    monkeypatch.setattr(
+        os,
+        "execv",
+        lambda program, words: started.extend(word for word in words if "nproc" in word),
+    )
     monkeypatch.setenv("ACES_DEVICE", device)
     monkeypatch.delenv("RANK", raising=False)
-    use_all_gpus("stages.train_core", StageRun("train_core"), settings=dataclasses.replace(SETTINGS, batch=batch),
-                 method=Method("any", methods.LOSSES["standard"], split=split))
+    use_all_gpus(
+        "stages.train_core",
+        StageRun("train_core"),
+        settings=dataclasses.replace(SETTINGS, batch=batch),
+        method=Method("any", methods.LOSSES["standard"], split=split),
+    )
     assert started == ([] if processes is None else [f"--nproc-per-node={processes}"])
 
 
@@ -81,8 +137,12 @@ def test_two_processes_have_the_loss_curve_of_one(two, tmp_path, name):
     assert second["history"] == [], "only the first process reports"
     # Without noise the sums differ by rounding; with it, each process has noise of its own.
     tolerance = 1e-4 if name == "standard" else 0.05
-    assert [m["loss"] for m in first["history"]] == pytest.approx([m["loss"] for m in alone], rel=tolerance)
-    assert [m["accuracy"] for m in first["history"]] == pytest.approx([m["accuracy"] for m in alone], abs=max(tolerance, 0.002))
+    assert [m["loss"] for m in first["history"]] == pytest.approx(
+        [m["loss"] for m in alone], rel=tolerance
+    )
+    assert [m["accuracy"] for m in first["history"]] == pytest.approx(
+        [m["accuracy"] for m in alone], abs=max(tolerance, 0.002)
+    )
     assert alone[-1]["loss"] < 0.75 * alone[0]["loss"], "it learns"
 
 

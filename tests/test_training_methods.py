@@ -19,7 +19,9 @@ CONSISTENCY = params.Consistency(sigma=SIGMA, draws=3, weight=5.0, eta=0.5)
 
 def smooth_network() -> nn.Module:
     torch.manual_seed(3)
-    return nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(54, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(54, CLASSES)
+    )
 
 
 def a_batch(size: int = 6, **progress) -> Batch:
@@ -37,7 +39,9 @@ def draws_of(batch: Batch, count: int) -> torch.Tensor:
     return draw_noise(batch.image, sigma=SIGMA, draws=count, generator=key())
 
 
-def probabilities(network: nn.Module, image: torch.Tensor, noise: torch.Tensor, beta: float = 1.0) -> list[torch.Tensor]:
+def probabilities(
+    network: nn.Module, image: torch.Tensor, noise: torch.Tensor, beta: float = 1.0
+) -> list[torch.Tensor]:
     return [torch.softmax(beta * network((image + one)[None])[0], dim=0) for one in noise]
 
 
@@ -45,14 +49,19 @@ def assert_same(network: nn.Module, fast: torch.Tensor, slow: torch.Tensor) -> N
     """Values and gradients by every weight agree."""
     torch.testing.assert_close(fast, slow, rtol=1e-4, atol=1e-5)
     weights = list(network.parameters())
-    for a, b in zip(torch.autograd.grad(fast, weights), torch.autograd.grad(slow, weights), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(fast, weights), torch.autograd.grad(slow, weights), strict=True
+    ):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_standard_is_the_cross_entropy_of_clean_images():
     network, batch = smooth_network(), a_batch()
     fast = standard.loss(network, batch, sigma=SIGMA, generator=key(), settings=None)
-    slow = sum(-torch.log_softmax(network(x[None])[0], 0)[y] for x, y in zip(batch.image, batch.label)) / 6
+    slow = (
+        sum(-torch.log_softmax(network(x[None])[0], 0)[y] for x, y in zip(batch.image, batch.label))
+        / 6
+    )
     assert_same(network, fast.value, slow)
     assert torch.equal(fast.scores, network(batch.image))
 
@@ -61,7 +70,13 @@ def test_gaussian_is_the_cross_entropy_of_noisy_images():
     network, batch = smooth_network(), a_batch()
     fast = gaussian.loss(network, batch, sigma=SIGMA, generator=key(), settings=None)
     noise = draws_of(batch, 1)[0]
-    slow = sum(-torch.log_softmax(network((x + e)[None])[0], 0)[y] for x, e, y in zip(batch.image, noise, batch.label)) / 6
+    slow = (
+        sum(
+            -torch.log_softmax(network((x + e)[None])[0], 0)[y]
+            for x, e, y in zip(batch.image, noise, batch.label)
+        )
+        / 6
+    )
     assert_same(network, fast.value, slow)
 
 
@@ -85,7 +100,15 @@ def test_consistency_follows_its_formula():
         p = probabilities(network, image, noise[:, row])
         mean = sum(p) / 3
         slow = slow + sum(-torch.log(one[label]) for one in p) / 3
-        slow = slow + 5.0 * sum(sum(mean[c] * (torch.log(mean[c]) - torch.log(one[c])) for c in range(CLASSES)) for one in p) / 3
+        slow = (
+            slow
+            + 5.0
+            * sum(
+                sum(mean[c] * (torch.log(mean[c]) - torch.log(one[c])) for c in range(CLASSES))
+                for one in p
+            )
+            / 3
+        )
         slow = slow + 0.5 * -sum(mean[c] * torch.log(mean[c]) for c in range(CLASSES))
     assert_same(network, fast.value, slow / 6)
 
@@ -94,7 +117,7 @@ def test_consistency_is_zero_for_identical_draws_and_positive_otherwise():
     logits = torch.randn(4, 5, CLASSES, generator=key(), dtype=torch.float64)
     same = logits[:1].repeat(4, 1, 1).requires_grad_()
     value = consistency.divergence(torch.log_softmax(same, dim=2))
-    gradient, = torch.autograd.grad(value.sum(), same)
+    (gradient,) = torch.autograd.grad(value.sum(), same)
     torch.testing.assert_close(value, torch.zeros_like(value), atol=1e-12, rtol=0)
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
     assert consistency.divergence(torch.log_softmax(logits, dim=2)).min() > 0.01
@@ -110,7 +133,9 @@ def test_macer_follows_its_formula():
         slow = slow - torch.log(p[label])
         q = sum(probabilities(network, image, noise[:, row], beta=2.0)) / 3
         order = torch.argsort(q, descending=True)
-        soft_radius = SIGMA / 2 * (torch.special.ndtri(q[order[0]]) - torch.special.ndtri(q[order[1]]))
+        soft_radius = (
+            SIGMA / 2 * (torch.special.ndtri(q[order[0]]) - torch.special.ndtri(q[order[1]]))
+        )
         if order[0] == label and soft_radius < SIGMA / 2 * 8.0:
             slow, hinges = slow + 4.0 * (SIGMA / 2 * 8.0 - soft_radius), hinges + 1
     assert 0 < hinges < 40, "the batch must hold images of both kinds"
@@ -120,7 +145,7 @@ def test_macer_follows_its_formula():
 def test_the_soft_radius_has_its_numerical_derivative():
     q = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.75, 0.05]], dtype=torch.float64, requires_grad=True)
     label = torch.tensor([0, 1])
-    gradient, = torch.autograd.grad(macer.radius_hinge(q, label, sigma=0.5, gamma=8.0).sum(), q)
+    (gradient,) = torch.autograd.grad(macer.radius_hinge(q, label, sigma=0.5, gamma=8.0).sum(), q)
 
     def hinge(values: np.ndarray) -> float:
         top = np.sort(values, axis=1)[:, ::-1]
@@ -136,28 +161,45 @@ def test_the_soft_radius_has_its_numerical_derivative():
 def test_macer_leaves_out_wrong_and_certain_images():
     q = torch.tensor([[0.6, 0.4], [1.0, 0.0], [0.3, 0.7]], requires_grad=True)
     hinge = macer.radius_hinge(q, torch.tensor([1, 0, 1]), sigma=0.5, gamma=8.0)
-    assert hinge.tolist() == pytest.approx([0.25 * (8.0 - (norm.ppf(0.7) - norm.ppf(0.3)))], rel=1e-5)
-    gradient, = torch.autograd.grad(hinge.sum(), q)
+    assert hinge.tolist() == pytest.approx(
+        [0.25 * (8.0 - (norm.ppf(0.7) - norm.ppf(0.3)))], rel=1e-5
+    )
+    (gradient,) = torch.autograd.grad(hinge.sum(), q)
     assert torch.isfinite(gradient).all() and torch.equal(gradient[:2], torch.zeros(2, 2))
 
 
 def test_macer_can_wait_for_a_milestone():
     network = smooth_network()
     late = params.Macer(sigma=SIGMA, draws=3, beta=2.0, gamma=8.0, weight=4.0, after_milestone=1)
-    before = macer.loss(network, a_batch(40, decays=0), sigma=SIGMA, generator=key(), settings=late).value
-    after = macer.loss(network, a_batch(40, decays=1), sigma=SIGMA, generator=key(), settings=late).value
-    always = macer.loss(network, a_batch(40, decays=0), sigma=SIGMA, generator=key(), settings=MACER).value
+    before = macer.loss(
+        network, a_batch(40, decays=0), sigma=SIGMA, generator=key(), settings=late
+    ).value
+    after = macer.loss(
+        network, a_batch(40, decays=1), sigma=SIGMA, generator=key(), settings=late
+    ).value
+    always = macer.loss(
+        network, a_batch(40, decays=0), sigma=SIGMA, generator=key(), settings=MACER
+    ).value
     assert before < after and torch.equal(after, always)
 
 
 def attack_settings(attack: str, **changes) -> params.SmoothAdv:
-    return params.SmoothAdv(**{"sigma": SIGMA, "attack": attack, "steps": 4, "draws": 3, "epsilon": 0.5, "warmup": 0} | changes)
+    return params.SmoothAdv(
+        **{"sigma": SIGMA, "attack": attack, "steps": 4, "draws": 3, "epsilon": 0.5, "warmup": 0}
+        | changes
+    )
 
 
-def smoothed_losses(network: nn.Module, batch: Batch, delta: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def smoothed_losses(
+    network: nn.Module, batch: Batch, delta: torch.Tensor, noise: torch.Tensor
+) -> torch.Tensor:
     with torch.no_grad():
-        return torch.stack([-torch.log(sum(probabilities(network, x + d, noise[:, row]))[y] / len(noise))
-                            for row, (x, d, y) in enumerate(zip(batch.image, delta, batch.label))])
+        return torch.stack(
+            [
+                -torch.log(sum(probabilities(network, x + d, noise[:, row]))[y] / len(noise))
+                for row, (x, d, y) in enumerate(zip(batch.image, delta, batch.label))
+            ]
+        )
 
 
 def test_pgd_stays_within_epsilon_and_raises_the_loss_of_every_image():
@@ -180,7 +222,7 @@ def test_pgd_takes_the_steps_of_its_definition():
         for _ in range(3):
             slow.requires_grad_()
             mean = sum(probabilities(network, image + slow, noise[:, row])) / 2
-            gradient, = torch.autograd.grad(-torch.log(mean[label]), slow)
+            (gradient,) = torch.autograd.grad(-torch.log(mean[label]), slow)
             slow = slow.detach() + 2 * 0.5 / 3 * gradient / gradient.norm()
             slow = (image + slow).clamp(0, 1) - image
             if slow.norm() > 0.5:
@@ -198,11 +240,16 @@ def test_ddn_stays_within_epsilon_and_perturbs_only_to_fool():
     norms = delta.flatten(1).norm(dim=1)
     moved = norms > 0
     assert norms.max() <= 1.0 * (1 + 1e-5) and 5 < moved.sum() < 60
-    # Each copy that fools is kept as the smallest one tried: below epsilon, none was shortened afterwards.
+    # Each copy that fools is kept as the smallest one tried: below epsilon, none was shortened
+    # afterwards.
     small = moved & (norms < 0.999)
     assert small.any()
     with torch.no_grad():
-        mean = torch.softmax(network(noisy_copies(batch.image + delta, noise)), 1).unflatten(0, (3, -1)).mean(0)
+        mean = (
+            torch.softmax(network(noisy_copies(batch.image + delta, noise)), 1)
+            .unflatten(0, (3, -1))
+            .mean(0)
+        )
     assert (mean.argmax(1) != batch.label)[small].all()
     clean = smoothed_losses(network, batch, torch.zeros_like(delta), noise)
     assert (smoothed_losses(network, batch, delta, noise) > clean)[moved].all()
@@ -232,11 +279,16 @@ class Recorder(nn.Module):
 @pytest.mark.parametrize("attack", ["pgd", "ddn"])
 def test_smoothadv_attacks_in_evaluation_mode_and_trains_on_the_same_noise(attack):
     network, batch = Recorder().train(), a_batch(16)
-    fast = smoothadv.loss(network, batch, sigma=SIGMA, generator=key(), settings=attack_settings(attack))
+    fast = smoothadv.loss(
+        network, batch, sigma=SIGMA, generator=key(), settings=attack_settings(attack)
+    )
     assert [training for training, _ in network.calls] == [False] * 4 + [True]
     assert network.training and network.norm.num_batches_tracked == 1
     noise = draws_of(batch, 3)
-    first, last = network.calls[0][1].unflatten(0, (3, -1)), network.calls[-1][1].unflatten(0, (3, -1))
+    first, last = (
+        network.calls[0][1].unflatten(0, (3, -1)),
+        network.calls[-1][1].unflatten(0, (3, -1)),
+    )
     torch.testing.assert_close(first, batch.image + noise)
     delta = last - noise - batch.image
     torch.testing.assert_close(delta[0].expand_as(delta), delta, atol=1e-6, rtol=0)
@@ -248,17 +300,41 @@ def test_smoothadv_attacks_in_evaluation_mode_and_trains_on_the_same_noise(attac
 
 def test_the_radius_of_the_attack_warms_up():
     settings = attack_settings("pgd", warmup=4)
-    assert [smoothadv.warmed_up(settings, epoch=epoch) for epoch in (0, 1, 3, 4, 9)] == [0.125, 0.25, 0.5, 0.5, 0.5]
+    assert [smoothadv.warmed_up(settings, epoch=epoch) for epoch in (0, 1, 3, 4, 9)] == [
+        0.125,
+        0.25,
+        0.5,
+        0.5,
+        0.5,
+    ]
     assert smoothadv.warmed_up(attack_settings("pgd", warmup=0), epoch=0) == 0.5
 
 
 def test_params_resolve_to_methods_with_the_settings_of_the_nearest_sigma():
-    train = params.Train(epochs=1, batch=4, lr=0.1, momentum=0.9, weight_decay=0.0, schedule="one-cycle", milestones=[])
+    train = params.Train(
+        epochs=1,
+        batch=4,
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=0.0,
+        schedule="one-cycle",
+        milestones=[],
+    )
     far = params.Macer(sigma=1.0, draws=2, beta=1.0, gamma=1.0, weight=1.0, after_milestone=0)
-    blocks = {"smoothadv": [attack_settings("ddn", draws=8)], "macer": [far, MACER], "consistency": [CONSISTENCY]}
-    resolved = {name: methods.resolve(params.Certify(arch="tiny", checkpoint="", method=name, train=train, **blocks), 0.3)
-                for name in params.METHODS}
-    assert [method.loss for method in resolved.values()] == [methods.LOSSES[name] for name in params.METHODS]
+    blocks = {
+        "smoothadv": [attack_settings("ddn", draws=8)],
+        "macer": [far, MACER],
+        "consistency": [CONSISTENCY],
+    }
+    resolved = {
+        name: methods.resolve(
+            params.Certify(arch="tiny", checkpoint="", method=name, train=train, **blocks), 0.3
+        )
+        for name in params.METHODS
+    }
+    assert [method.loss for method in resolved.values()] == [
+        methods.LOSSES[name] for name in params.METHODS
+    ]
     assert resolved["macer"].settings == MACER and resolved["gaussian"].settings is None
     # SmoothAdv's published batches count noisy copies.
     assert [method.split for method in resolved.values()] == [1, 8, 1, 1]

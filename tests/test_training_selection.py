@@ -13,7 +13,9 @@ from aces.training import selection
 
 
 class Brightness(nn.Module):
-    """Class 1 where the top left pixel is above 1/2: with noise, of probability Phi((pixel - 1/2) / sigma)."""
+    """Class 1 where the top left pixel is above 1/2: with noise, of probability Phi((pixel - 1/2) /
+    sigma).
+    """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         score = x[:, :1, 0, 0] - 0.5
@@ -25,11 +27,21 @@ PIXELS = np.array([0, 161, 255] * 4, dtype=np.uint8)
 
 
 def images(labels) -> TrainSet:
-    return TrainSet(np.broadcast_to(PIXELS[:, None, None, None], (12, 8, 8, 1)).copy(), np.asarray(labels))
+    return TrainSet(
+        np.broadcast_to(PIXELS[:, None, None, None], (12, 8, 8, 1)).copy(), np.asarray(labels)
+    )
 
 
 def label(data: TrainSet, **changes) -> np.ndarray:
-    arguments = {"sigma": 0.25, "draws": 400, "eta": 0.5, "num_classes": 2, "seed": 0, "device": "cpu", "workers": 1}
+    arguments = {
+        "sigma": 0.25,
+        "draws": 400,
+        "eta": 0.5,
+        "num_classes": 2,
+        "seed": 0,
+        "device": "cpu",
+        "workers": 1,
+    }
     return selection.label_training_set(Brightness(), data, **arguments | changes).label
 
 

@@ -1,12 +1,15 @@
-"""Worlds in which the probabilities are known, at the worst cases, and the claims about them that are false."""
+"""Worlds in which the probabilities are known, at the worst cases, and the claims about them that
+are false.
+"""
 
 import numpy as np
 from scipy.stats import norm
 
-from aces.composition import ABSTAIN
+from aces.rule.composition import ABSTAIN
 
-# A world: joint[s, c] the probability that a draw selects s and is of class c; the core's class; the forced guess.
-# Class 0 is the core's in the worlds where it may agree. 1/2 minus or plus a hair is where a false claim is easiest.
+# A world: joint[s, c] the probability that a draw selects s and is of class c; the core's class;
+# the forced guess. Class 0 is the core's in the worlds where it may agree. 1/2 minus or plus a hair
+# is where a false claim is easiest.
 HAIR = 1e-6
 LESS, MORE = 0.5 - HAIR, 0.5 + HAIR
 
@@ -22,13 +25,21 @@ WORLDS = {
     "class and selection always together": (np.array([[0, 0, 0.2], [0, 0.8, 0]]), 0, None),
     "wrong class guessed": (independent(1.0, [0, LESS, MORE]), 0, (1, 1)),
     "wrong class guessed, the core's": (independent(1.0, [LESS, MORE, 0]), 0, (1, 0)),
-    "wrong class guessed, the core's, selection unsure": (independent(MORE, [LESS, MORE, 0]), 0, (1, 0)),
+    "wrong class guessed, the core's, selection unsure": (
+        independent(MORE, [LESS, MORE, 0]),
+        0,
+        (1, 0),
+    ),
     "core wrongly selected": (independent(MORE, [0, 1.0, 0]), 0, (0, 1)),
     "core wrongly selected, wrong class agrees": (independent(MORE, [LESS, MORE, 0]), 0, (0, 0)),
     "either wrong, never together": (np.array([[0, LESS, 0], [LESS, 2 * HAIR, 0]]), 0, (0, 0)),
     "certification network wrongly selected": (independent(LESS, [0, 1.0, 0]), 0, (1, 1)),
     "all classes alike": (independent(1.0, [0.1 - HAIR] + [0.1] * 8 + [0.1 + HAIR]), 0, None),
-    "all classes alike, selection unsure": (independent(MORE, [0.1 - HAIR] + [0.1] * 8 + [0.1 + HAIR]), 0, None),
+    "all classes alike, selection unsure": (
+        independent(MORE, [0.1 - HAIR] + [0.1] * 8 + [0.1 + HAIR]),
+        0,
+        None,
+    ),
 }
 
 

@@ -12,10 +12,24 @@ SECTIONS = ("sampler", "scaling", "rule", "training")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all, if none is named")
-    parser.add_argument("--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each way of sampling in each repeat (default 3)")
-    parser.add_argument("--repeats", type=int, default=5, help="of which the median counts (default 5)")
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help=f"of {', '.join(SECTIONS)}; all, if none is named",
+    )
+    parser.add_argument(
+        "--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3.0,
+        help="of each way of sampling in each repeat (default 3)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="of which the median counts (default 5)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default auto)")
     parser.add_argument("--workers", type=int, help="of the sampler (default one a core)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures to a JSON file")
@@ -27,9 +41,13 @@ def run(args: argparse.Namespace) -> int:
     if unknown:
         raise InputError(f"section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
     if args.seconds <= 0 or args.repeats < 1:
-        raise InputError(f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds, and 1 repeat or more")
+        raise InputError(
+            f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds, and 1 repeat or more"
+        )
     if args.out is not None and not args.out.parent.is_dir():
-        raise InputError(f"--out={args.out}: the folder {args.out.parent} does not exist; make it first")
+        raise InputError(
+            f"--out={args.out}: the folder {args.out.parent} does not exist; make it first"
+        )
     figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS}
     if args.out is not None:
         args.out.write_text(json.dumps(figures, indent=2) + "\n")
@@ -42,57 +60,88 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure_sampler(args: argparse.Namespace) -> dict:
-    from aces.sampling.bench import measure_sampler
+    from aces.bench.sampler import measure_sampler
 
-    return measure_sampler(network=args.network, seconds=args.seconds, repeats=args.repeats, device=args.device,
-                           workers=args.workers)
+    return measure_sampler(
+        network=args.network,
+        seconds=args.seconds,
+        repeats=args.repeats,
+        device=args.device,
+        workers=args.workers,
+    )
 
 
 def _measure_scaling(args: argparse.Namespace) -> dict:
-    from aces.sampling.bench import measure_scaling
+    from aces.bench.sampler import measure_scaling
 
-    return measure_scaling(network=args.network, seconds=args.seconds, repeats=args.repeats, device=args.device,
-                           workers=args.workers)
+    return measure_scaling(
+        network=args.network,
+        seconds=args.seconds,
+        repeats=args.repeats,
+        device=args.device,
+        workers=args.workers,
+    )
 
 
 def _measure_rule(args: argparse.Namespace) -> dict:
-    from aces.bench_rule import measure_rule
+    from aces.bench.rule import measure_rule
 
     return measure_rule(args.repeats)
 
 
 def _measure_training(args: argparse.Namespace) -> dict:
-    from aces.training.bench import measure_training
+    from aces.bench.training import measure_training
 
     return measure_training(args.repeats)
 
 
 def _sampler_summary(found: dict) -> str:
-    speeds = "\n".join(f"  {name:20} {speed:10,.0f} draws/s" for name, speed in found["draws_per_second"].items())
-    return (f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n{speeds}\n"
-            f"  {found['sampler_over_reference']:.2f} times the reference way, {found['sampler_over_forward']:.2f} of the best "
-            "forward pass")
+    speeds = "\n".join(
+        f"  {name:20} {speed:10,.0f} draws/s" for name, speed in found["draws_per_second"].items()
+    )
+    return (
+        f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n{speeds}\n"
+        f"  {found['sampler_over_reference']:.2f} times the reference way, {found['sampler_over_forward']:.2f} of the best "
+        "forward pass"
+    )
 
 
 def _scaling_summary(found: dict) -> str:
-    lines = "\n".join(f"  {axis:6} = {size:>9,} {seconds:9.2f} s" for axis, sizes in found["seconds"].items()
-                      for size, seconds in sizes.items())
-    return (f"scaling, {found['network']}: draws of each image, and images\n{lines}\n"
-            f"  the time of a draw in the largest run over that in the smallest: {found['draws_ratio']:.2f} for draws, "
-            f"{found['images_ratio']:.2f} for images")
+    lines = "\n".join(
+        f"  {axis:6} = {size:>9,} {seconds:9.2f} s"
+        for axis, sizes in found["seconds"].items()
+        for size, seconds in sizes.items()
+    )
+    return (
+        f"scaling, {found['network']}: draws of each image, and images\n{lines}\n"
+        f"  the time of a draw in the largest run over that in the smallest: {found['draws_ratio']:.2f} for draws, "
+        f"{found['images_ratio']:.2f} for images"
+    )
 
 
 def _rule_summary(found: dict) -> str:
-    return (f"rule, {found['images']} images, {found['thetas']:,} thetas: {found['seconds']:.2f} s, "
-            f"{found['ratio']:,.0f} times a loop over them; the answers {'agree' if found['agree'] else 'DIFFER'}")
+    return (
+        f"rule, {found['images']} images, {found['thetas']:,} thetas: {found['seconds']:.2f} s, "
+        f"{found['ratio']:,.0f} times a loop over them; the answers {'agree' if found['agree'] else 'DIFFER'}"
+    )
 
 
 def _training_summary(found: dict) -> str:
-    return (f"training: {found['images_per_second']:,.0f} images/s, {found['work']:.0%} of the time in the network "
-            f"(forward {found['forward']:.0%}, backward {found['backward']:.0%}, optimizer {found['optimizer']:.0%})")
+    return (
+        f"training: {found['images_per_second']:,.0f} images/s, {found['work']:.0%} of the time in the network "
+        f"(forward {found['forward']:.0%}, backward {found['backward']:.0%}, optimizer {found['optimizer']:.0%})"
+    )
 
 
-MEASURES = {"sampler": _measure_sampler, "scaling": _measure_scaling, "rule": _measure_rule,
-            "training": _measure_training}
-SUMMARIES = {"sampler": _sampler_summary, "scaling": _scaling_summary, "rule": _rule_summary,
-             "training": _training_summary}
+MEASURES = {
+    "sampler": _measure_sampler,
+    "scaling": _measure_scaling,
+    "rule": _measure_rule,
+    "training": _measure_training,
+}
+SUMMARIES = {
+    "sampler": _sampler_summary,
+    "scaling": _scaling_summary,
+    "rule": _rule_summary,
+    "training": _training_summary,
+}

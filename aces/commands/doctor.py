@@ -22,26 +22,33 @@ def run(args) -> int:
     loaded = params.load()
     runtime.devices(runtime.from_environment().device)
     check_networks(loaded)
-    console.print(f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}")
+    console.print(
+        f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}"
+    )
     return 0
 
 
 def check_networks(loaded: params.Params) -> None:
-    from aces import data, models  # slow to import
+    from aces import data, networks  # slow to import
+
     info = data.info(loaded.dataset.name)
     for arch in (loaded.core.arch, loaded.certify.arch):
-        models.check_arch(arch, num_classes=info.num_classes, shape=info.shape)
+        networks.check_arch(arch, num_classes=info.num_classes, shape=info.shape)
 
 
 def check_git() -> None:
     if shutil.which("git") is None:
         raise InputError("git is not installed: DVC keeps its experiments in git")
     if subprocess.run(["git", "rev-parse", "--git-dir"], capture_output=True).returncode:
-        raise InputError(f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run `git init`")
+        raise InputError(
+            f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run `git init`"
+        )
 
 
 def check_environment() -> None:
     python = shutil.which("python")
     if python is None or Path(python).parent != Path(sys.executable).parent:
-        raise InputError(f"the stages would run {python or 'no python at all'}: activate the environment first, "
-                         f"`source .venv/bin/activate` (or `make repro`, which does)")
+        raise InputError(
+            f"the stages would run {python or 'no python at all'}: activate the environment first, "
+            f"`source .venv/bin/activate` (or `make repro`, which does)"
+        )

@@ -19,18 +19,28 @@ exit status:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("release", metavar="RELEASE_DIR", help="the folder of the official release")
-    parser.add_argument("--out", metavar="DIR", default="reports/paper",
-                        help="where paper.csv, paper.md, paper.tex, individual.csv, errata.csv and figures/ go (default %(default)s)")
-    parser.add_argument("--abstain-as-selected", action="store_true",
-                        help="take an abstaining selection for a selection of the certification network, as the published analysis does")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        default="reports/paper",
+        help="where paper.csv, paper.md, paper.tex, individual.csv, errata.csv and figures/ go (default %(default)s)",
+    )
+    parser.add_argument(
+        "--abstain-as-selected",
+        action="store_true",
+        help="take an abstaining selection for a selection of the certification network, as the published analysis does",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     from aces.paper import analysis, release  # matplotlib and pandas are slow to import
+
     root, out = Path(args.release), Path(args.out)
     if not root.is_dir():
-        raise InputError(f"RELEASE_DIR={args.release} is no folder: give the official release, `git clone https://github.com/eth-sri/ACES`")
+        raise InputError(
+            f"RELEASE_DIR={args.release} is no folder: give the official release, `git clone https://github.com/eth-sri/ACES`"
+        )
     found = release.read_release(root)
     frame, numbers = analysis.analyse(found, abstain_as_selected=args.abstain_as_selected)
     errata = [] if args.abstain_as_selected else analysis.errata(found, numbers)
@@ -39,9 +49,19 @@ def run(args: argparse.Namespace) -> int:
     verdict = f"{agreeing:,} of {len(numbers):,} published numbers agree, in {len(found.tables)} tables of {len(found.runs)} runs."
     write(out, found, frame, differing=errata + failures, verdict=verdict)
     if args.json:
-        print(json.dumps({"tables": len(found.tables), "numbers": len(numbers), "agree": agreeing,
-                          "errata": _records(errata), "failures": _records(failures),
-                          "problems": [str(problem) for problem in found.problems]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "tables": len(found.tables),
+                    "numbers": len(numbers),
+                    "agree": agreeing,
+                    "errata": _records(errata),
+                    "failures": _records(failures),
+                    "problems": [str(problem) for problem in found.problems],
+                },
+                indent=2,
+            )
+        )
     else:
         tell(verdict, errata, failures, found.problems, out)
     return 1 if failures or found.problems else 0
@@ -50,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def write(out: Path, found, frame, *, differing: list, verdict: str) -> None:
     """Write the tables and figures into `out`."""
     from aces.paper import analysis, figures, tables
+
     (out / "figures").mkdir(parents=True, exist_ok=True)
     individual = analysis.individuals(found)
     frame.to_csv(out / "paper.csv", index=False)
@@ -64,8 +85,10 @@ def write(out: Path, found, frame, *, differing: list, verdict: str) -> None:
 def tell(verdict: str, errata: list, failures: list, problems: list, out: Path) -> None:
     console.print(verdict)
     if errata:
-        console.print(f"{len(errata)} differ because the published analysis takes an abstaining selection for a selection (errata):",
-                      soft_wrap=True)
+        console.print(
+            f"{len(errata)} differ because the published analysis takes an abstaining selection for a selection (errata):",
+            soft_wrap=True,
+        )
     for number in errata:
         console.print(f"  {number}", markup=False, soft_wrap=True)
     for number in failures:
@@ -77,4 +100,5 @@ def tell(verdict: str, errata: list, failures: list, problems: list, out: Path) 
 
 def _records(numbers: list) -> list[dict]:
     from aces.paper import analysis
+
     return json.loads(analysis.listing(numbers).to_json(orient="records"))

@@ -45,15 +45,19 @@ def purpose(path: Path) -> str:
 
 def _list(*, as_json: bool) -> int:
     current = PARAMS.read_text() if PARAMS.is_file() else None
-    rows = [{"name": name, "purpose": purpose(path), "in_place": path.read_text() == current}
-            for name, path in profiles().items()]
+    rows = [
+        {"name": name, "purpose": purpose(path), "in_place": path.read_text() == current}
+        for name, path in profiles().items()
+    ]
     if as_json:
         print(json.dumps(rows, indent=2))
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         mark = "*" if row["in_place"] else " "
-        console.print(f"{mark} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True)
+        console.print(
+            f"{mark} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True
+        )
     return 0
 
 
@@ -79,8 +83,18 @@ def _what_is_in_place(known: dict[str, Path]) -> str:
         before = params.flatten(params.load(PARAMS))
     except InputError:
         return "it replaced a file that was not valid"
-    distance = {name: [key for key, value in params.flatten(params.load(path)).items() if before.get(key) != value]
-                for name, path in known.items()}
+    distance = {
+        name: [
+            key
+            for key, value in params.flatten(params.load(path)).items()
+            if before.get(key) != value
+        ]
+        for name, path in known.items()
+    }
     nearest = min(distance, key=lambda name: len(distance[name]))
     changes = ", ".join(f"{key}={before.get(key)}" for key in distance[nearest])
-    return f"it replaced {nearest} with {changes}" if changes else f"it replaced {nearest} in other words"
+    return (
+        f"it replaced {nearest} with {changes}"
+        if changes
+        else f"it replaced {nearest} in other words"
+    )

@@ -1,4 +1,6 @@
-"""`aces scratch`: the partial work of long stages, which survives kills and restarts until it is removed here."""
+"""`aces scratch`: the partial work of long stages, which survives kills and restarts until it is
+removed here.
+"""
 
 import argparse
 import json
@@ -20,16 +22,18 @@ KINDS = ("sampling", "training")
 @dataclass(frozen=True)
 class Entry:
     kind: str
-    name: str             # sampling: the fingerprint of what the draws depend on
-    size: int             # bytes
-    age: float            # seconds since it last grew
-    about: dict | None    # sampling: the settings
-    draws: int | None     # sampling: draws kept
-    total: int | None     # sampling: draws of the whole run
+    name: str  # sampling: the fingerprint of what the draws depend on
+    size: int  # bytes
+    age: float  # seconds since it last grew
+    about: dict | None  # sampling: the settings
+    draws: int | None  # sampling: draws kept
+    total: int | None  # sampling: draws of the whole run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--remove", metavar="NAME|all", help="remove the entry whose name starts so, or all of them")
+    parser.add_argument(
+        "--remove", metavar="NAME|all", help="remove the entry whose name starts so, or all of them"
+    )
     parser.add_argument("--json", action="store_true", help="print the entries as JSON")
 
 
@@ -37,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
     root = runtime.scratch()
     if args.remove is not None:
         removed = [remove(root, entry) for entry in _chosen(root, args.remove)]
-        console.print(f"removed {len(removed)} of {root}, {_bytes(sum(entry.size for entry in removed))}", markup=False)
+        console.print(
+            f"removed {len(removed)} of {root}, {_bytes(sum(entry.size for entry in removed))}",
+            markup=False,
+        )
     elif args.json:
         print(json.dumps([asdict(entry) for entry in entries(root)], indent=2))
     else:
@@ -47,7 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 def entries(root: Path) -> list[Entry]:
     """What is kept under the scratch folder, oldest first."""
-    paths = [(kind, path) for kind in KINDS for path in sorted((root / kind).glob("*")) if path.suffix != ".lock"]
+    paths = [
+        (kind, path)
+        for kind in KINDS
+        for path in sorted((root / kind).glob("*"))
+        if path.suffix != ".lock"
+    ]
     return sorted((_entry(kind, path) for kind, path in paths), key=lambda entry: -entry.age)
 
 
@@ -66,10 +78,19 @@ def remove(root: Path, entry: Entry) -> Entry:
 def _entry(kind: str, path: Path) -> Entry:
     files = [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
     about = _about(path)
-    return Entry(kind=kind, name=path.name, size=sum(file.stat().st_size for file in files),
-                 age=max(0.0, time.time() - max((file.stat().st_mtime for file in files), default=path.stat().st_mtime)),
-                 about=about, draws=_drawn(path) if about else None,
-                 total=about["images"] * (about["n0"] + about["n"] + about["n_predict"]) if about else None)
+    return Entry(
+        kind=kind,
+        name=path.name,
+        size=sum(file.stat().st_size for file in files),
+        age=max(
+            0.0,
+            time.time()
+            - max((file.stat().st_mtime for file in files), default=path.stat().st_mtime),
+        ),
+        about=about,
+        draws=_drawn(path) if about else None,
+        total=about["images"] * (about["n0"] + about["n"] + about["n_predict"]) if about else None,
+    )
 
 
 def _about(path: Path) -> dict | None:
@@ -90,25 +111,36 @@ def _chosen(root: Path, name: str) -> list[Entry]:
     found = [entry for entry in entries(root) if name == "all" or entry.name.startswith(name)]
     if name != "all" and len(found) != 1:
         problem = "no entry" if not found else f"{len(found)} entries"
-        raise InputError(f"--remove {name!r}: {problem} of {root} so named; `aces scratch` lists them")
+        raise InputError(
+            f"--remove {name!r}: {problem} of {root} so named; `aces scratch` lists them"
+        )
     return found
 
 
 def _show(root: Path) -> None:
     found = entries(root)
     for entry in found:
-        console.print(f"{entry.kind}  {entry.name}  {_bytes(entry.size)}, {_span(entry.age)} old{_described(entry)}",
-                      markup=False, soft_wrap=True)
-    console.print(f"{root}: {len(found)} entries, {_bytes(sum(entry.size for entry in found))}", markup=False, soft_wrap=True)
+        console.print(
+            f"{entry.kind}  {entry.name}  {_bytes(entry.size)}, {_span(entry.age)} old{_described(entry)}",
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print(
+        f"{root}: {len(found)} entries, {_bytes(sum(entry.size for entry in found))}",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _described(entry: Entry) -> str:
     if entry.about is None:
         return ""
     about = entry.about
-    return (f", {entry.draws / max(entry.total, 1):.0%} of {entry.total:,} draws: {about['images']} images, "
-            f"sigma {about['sigma']:g}, n {about['n']:,}, seed {about['seed']}, {about['mechanism']}, {about['precision']}, "
-            f"{about['backend']}, network {about['model'][:8]}")
+    return (
+        f", {entry.draws / max(entry.total, 1):.0%} of {entry.total:,} draws: {about['images']} images, "
+        f"sigma {about['sigma']:g}, n {about['n']:,}, seed {about['seed']}, {about['mechanism']}, {about['precision']}, "
+        f"{about['backend']}, network {about['model'][:8]}"
+    )
 
 
 def _bytes(size: int) -> str:

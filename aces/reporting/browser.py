@@ -9,9 +9,19 @@ from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SECONDS = 60
-# Without these a browser with no network looks for updates, and as root (in a container) it does not start.
-QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync")
+# Without these a browser with no network looks for updates, and as root (in a container) it does
+# not start.
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 def find_browser() -> str | None:
@@ -20,16 +30,25 @@ def find_browser() -> str | None:
 
 
 def screenshot(page: str | Path, png: str | Path, *, width: int = 1280, height: int = 2400) -> bool:
-    """Picture the top of the HTML file `page` as `png`; False, and nothing else, where that cannot be done."""
+    """Picture the top of the HTML file `page` as `png`; False, and nothing else, where that cannot
+    be done.
+    """
     program = find_browser()
     if program is None:
         return False
     png = Path(png).resolve()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [program, *QUIET, f"--user-data-dir={profile}", f"--window-size={width},{height}",
-                   f"--screenshot={png}", Path(page).resolve().as_uri()]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
+        command = [
+            program,
+            *QUIET,
+            f"--user-data-dir={profile}",
+            f"--window-size={width},{height}",
+            f"--screenshot={png}",
+            Path(page).resolve().as_uri(),
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             process.wait(timeout=SECONDS)
         except subprocess.TimeoutExpired:

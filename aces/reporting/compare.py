@@ -11,17 +11,25 @@ import pandas as pd
 from aces.errors import InputError
 from aces.reporting.inputs import working_point
 from aces.reporting.page import as_json, asset, by_section, listing
-from aces.statistics import floor_digits
+from aces.rule.statistics import floor_digits
 
 SCRIPTS = ("chart.js", "compare.js")
 ALONE = "The certification networks alone"
 SHOWN = 4  # parameters in the name of a run at most
-SPEAKING = ("dataset.name", "core.arch", "certify.arch", "certify.method", "select.mechanism")  # values that need no name
+SPEAKING = (
+    "dataset.name",
+    "core.arch",
+    "certify.arch",
+    "certify.method",
+    "select.mechanism",
+)  # values that need no name
 
 
 @dataclass(frozen=True)
 class RunCurve:
-    """A finished run: its flattened parameters, its curve and its metrics as the stage `combine` wrote them."""
+    """A finished run: its flattened parameters, its curve and its metrics as the stage `combine`
+    wrote them.
+    """
 
     id: str
     name: str
@@ -44,12 +52,17 @@ def read_curve(run) -> RunCurve | None:
     if None in paths:
         return None
     try:
-        curve, metrics = pd.read_csv(paths[0]), json.loads(Path(paths[1]).read_text(encoding="utf-8"))
+        curve, metrics = (
+            pd.read_csv(paths[0]),
+            json.loads(Path(paths[1]).read_text(encoding="utf-8")),
+        )
         _ = curve[["theta", "nac", "acr"]], metrics["core"]["nac"], metrics["acr_ceiling"]
         _ = [metrics["certify"][name] for name in ("nac", "acr", *_accuracies(curve))]
     except (ValueError, LookupError, TypeError) as error:
-        raise InputError(f"run {run.name} ({run.id[:8]}): its results cannot be read ({_one_line(error)}): "
-                         f"run `dvc repro` again, or name the other runs") from None
+        raise InputError(
+            f"run {run.name} ({run.id[:8]}): its results cannot be read ({_one_line(error)}): "
+            f"run `dvc repro` again, or name the other runs"
+        ) from None
     return RunCurve(id=run.id, name=run.name, params=run.params, curve=curve, metrics=metrics)
 
 
@@ -77,14 +90,20 @@ def differing(runs: list[RunCurve]) -> list[str]:
 
 
 def labels(runs: list[RunCurve]) -> list[str]:
-    """What tells the runs apart: the parameters in which they differ, or their names where these are many or none."""
+    """What tells the runs apart: the parameters in which they differ, or their names where these
+    are many or none.
+    """
     names = differing(runs)
     if 0 < len(names) <= SHOWN:
-        found = [", ".join(_spoken(name, run.params.get(name, "none")) for name in names) for run in runs]
+        found = [
+            ", ".join(_spoken(name, run.params.get(name, "none")) for name in names) for run in runs
+        ]
     else:
         found = [run.name for run in runs]
-    return [f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
-            for label, run in zip(found, runs, strict=True)]
+    return [
+        f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
+        for label, run in zip(found, runs, strict=True)
+    ]
 
 
 def _spoken(name: str, value: str) -> str:
@@ -93,34 +112,63 @@ def _spoken(name: str, value: str) -> str:
 
 def long_table(runs: list[RunCurve]) -> pd.DataFrame:
     """A row for each run and theta: the curves below each other."""
-    identity = ("dataset.name", "certify.method", "select.mechanism", "sigma", "sample.n", "combine.alpha")
-    return pd.concat([run.curve.assign(run=run.id, label=label, **{name: run.params.get(name) for name in identity})
-                      for run, label in zip(runs, labels(runs), strict=True)], ignore_index=True)
+    identity = (
+        "dataset.name",
+        "certify.method",
+        "select.mechanism",
+        "sigma",
+        "sample.n",
+        "combine.alpha",
+    )
+    return pd.concat(
+        [
+            run.curve.assign(
+                run=run.id, label=label, **{name: run.params.get(name) for name in identity}
+            )
+            for run, label in zip(runs, labels(runs), strict=True)
+        ],
+        ignore_index=True,
+    )
 
 
 def summary(runs: list[RunCurve], *, loss: float) -> pd.DataFrame:
-    """A row for each run: its two networks, and ACES where it gives up at most `loss` of natural accuracy."""
+    """A row for each run: its two networks, and ACES where it gives up at most `loss` of natural
+    accuracy.
+    """
     rows = []
     for run, label in zip(runs, labels(runs), strict=True):
         best, alone = run.at_loss(loss), run.metrics["certify"]
-        rows.append({"run": label, "core_nac": run.metrics["core"]["nac"],
-                     "certify_nac": alone["nac"], "certify_acr": alone["acr"],
-                     "theta": best["theta"], "nac": best["nac"], "acr": best["acr"],
-                     **{name: best[name] for name in _accuracies(run.curve)},
-                     **{f"certify_{name}": alone[name] for name in _accuracies(run.curve)}})
+        rows.append(
+            {
+                "run": label,
+                "core_nac": run.metrics["core"]["nac"],
+                "certify_nac": alone["nac"],
+                "certify_acr": alone["acr"],
+                "theta": best["theta"],
+                "nac": best["nac"],
+                "acr": best["acr"],
+                **{name: best[name] for name in _accuracies(run.curve)},
+                **{f"certify_{name}": alone[name] for name in _accuracies(run.curve)},
+            }
+        )
     return _in_order(pd.DataFrame(rows))
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     """With the radii of all runs in ascending order, whichever run brought them in."""
     first = [name for name in table.columns if "@" not in name]
-    rest = sorted(set(table.columns) - set(first), key=lambda name: (name.startswith("certify_"), float(name.split("@")[1])))
+    rest = sorted(
+        set(table.columns) - set(first),
+        key=lambda name: (name.startswith("certify_"), float(name.split("@")[1])),
+    )
     return table[first + rest]
 
 
 def composed(table: pd.DataFrame) -> pd.DataFrame:
     """Of the summary: the runs' two networks, and ACES."""
-    return table.drop(columns=[name for name in table.columns if name.startswith("certify_certified_accuracy@")])
+    return table.drop(
+        columns=[name for name in table.columns if name.startswith("certify_certified_accuracy@")]
+    )
 
 
 def alone(table: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +178,10 @@ def alone(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_text(table: pd.DataFrame) -> list[list[str]]:
-    """The summary for people: shares in percent, radii rounded down, a dash where a run has no such radius."""
+    """The summary for people: shares in percent, radii rounded down, a dash where a run has no such
+    radius.
+    """
+
     def show(name: str, value) -> str:
         if isinstance(value, str):
             return value
@@ -139,23 +190,41 @@ def as_text(table: pd.DataFrame) -> list[list[str]]:
         if name == "theta":
             return f"{value:.2f}"
         return floor_digits(value, 3) if name.endswith("acr") else f"{100 * value:.1f}"
+
     return [[show(name, value) for name, value in row.items()] for row in table.to_dict("records")]
 
 
 def for_terminal(table: pd.DataFrame) -> pd.DataFrame:
-    """Without the columns that say nothing: certified accuracy at 0, and at radii that no run reaches."""
+    """Without the columns that say nothing: certified accuracy at 0, and at radii that no run
+    reaches.
+    """
     table = composed(table)
-    return table.drop(columns=[name for name in _accuracies(table) if name.endswith("@0") or not table[name].fillna(0).any()])
+    return table.drop(
+        columns=[
+            name
+            for name in _accuracies(table)
+            if name.endswith("@0") or not table[name].fillna(0).any()
+        ]
+    )
 
 
 def headings(table: pd.DataFrame) -> list[str]:
-    known = {"run": "run", "core_nac": "core NAC", "certify_nac": "certify NAC", "certify_acr": "certify ACR",
-             "theta": "θ", "nac": "NAC", "acr": "ACR"}
+    known = {
+        "run": "run",
+        "core_nac": "core NAC",
+        "certify_nac": "certify NAC",
+        "certify_acr": "certify ACR",
+        "theta": "θ",
+        "nac": "NAC",
+        "acr": "ACR",
+    }
     return [known.get(name, name.replace("certified_accuracy@", "acc@")) for name in table.columns]
 
 
 def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -> None:
-    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the two tables) into `folder`."""
+    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the two tables) into
+    `folder`.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     table = summary(runs, loss=loss)
@@ -167,20 +236,33 @@ def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -
 
 def markdown(table: pd.DataFrame) -> str:
     lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
 
 
 def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
     return Template(asset("compare.html")).substitute(
-        style=asset("page.css"), script="".join(map(asset, SCRIPTS)), data=as_json(_payload(runs)), count=len(runs),
-        table=_table(composed(table)), alone_title=ALONE, alone=_table(alone(table)),
-        loss=f"{100 * loss:g}", caution=_caution(runs), common=_common(runs), unreachable=_unreachable(runs))
+        style=asset("page.css"),
+        script="".join(map(asset, SCRIPTS)),
+        data=as_json(_payload(runs)),
+        count=len(runs),
+        table=_table(composed(table)),
+        alone_title=ALONE,
+        alone=_table(alone(table)),
+        loss=f"{100 * loss:g}",
+        caution=_caution(runs),
+        common=_common(runs),
+        unreachable=_unreachable(runs),
+    )
 
 
 def _table(table: pd.DataFrame) -> str:
     head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
     rows = "".join(_row(cells) for cells in as_text(table))
-    return f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return (
+        f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    )
 
 
 def _row(cells: list[str]) -> str:
@@ -191,13 +273,31 @@ def _row(cells: list[str]) -> str:
 def _payload(runs: list[RunCurve]) -> dict:
     radii = [r for r in _radii(runs) if float(r) <= _ceiling(runs)]
     metric = lambda values, r: values.get(f"certified_accuracy@{r}")
-    return {"radii": radii, "runs": [{
-        "label": label, "core": run.metrics["core"]["nac"],
-        "thetas": run.curve["theta"].tolist(), "nac": run.curve["nac"].tolist(), "acr": run.curve["acr"].tolist(),
-        "certified_accuracy": {r: run.curve[f"certified_accuracy@{r}"].tolist() for r in radii if r in run.radii},
-        "alone": {"nac": run.metrics["certify"]["nac"], "acr": run.metrics["certify"]["acr"],
-                  "certified_accuracy": {r: metric(run.metrics["certify"], r) for r in radii if r in run.radii}},
-    } for run, label in zip(runs, labels(runs), strict=True)]}
+    return {
+        "radii": radii,
+        "runs": [
+            {
+                "label": label,
+                "core": run.metrics["core"]["nac"],
+                "thetas": run.curve["theta"].tolist(),
+                "nac": run.curve["nac"].tolist(),
+                "acr": run.curve["acr"].tolist(),
+                "certified_accuracy": {
+                    r: run.curve[f"certified_accuracy@{r}"].tolist()
+                    for r in radii
+                    if r in run.radii
+                },
+                "alone": {
+                    "nac": run.metrics["certify"]["nac"],
+                    "acr": run.metrics["certify"]["acr"],
+                    "certified_accuracy": {
+                        r: metric(run.metrics["certify"], r) for r in radii if r in run.radii
+                    },
+                },
+            }
+            for run, label in zip(runs, labels(runs), strict=True)
+        ],
+    }
 
 
 def _radii(runs: list[RunCurve]) -> list[str]:
@@ -218,16 +318,24 @@ def _unreachable(runs: list[RunCurve]) -> str:
 def _caution(runs: list[RunCurve]) -> str:
     """What makes these runs hard to compare."""
     differ = differing(runs)
-    words = {"dataset.name": "the dataset", "dataset.stride": "the images", "sample.n": "the number of draws n",
-             "combine.alpha": "α"}
+    words = {
+        "dataset.name": "the dataset",
+        "dataset.stride": "the images",
+        "sample.n": "the number of draws n",
+        "combine.alpha": "α",
+    }
     mixed = [word for name, word in words.items() if name in differ]
     if not mixed:
         return ""
-    return (f'<p class="caveat"><b>Not like with like.</b> These runs differ in {" and ".join(mixed)}, '
-            f"on which certified accuracies and the ACR depend by themselves.</p>")
+    return (
+        f'<p class="caveat"><b>Not like with like.</b> These runs differ in {" and ".join(mixed)}, '
+        f"on which certified accuracies and the ACR depend by themselves.</p>"
+    )
 
 
 def _common(runs: list[RunCurve]) -> str:
     """The parameters all runs share."""
     differ = set(differing(runs))
-    return listing(by_section({name: value for name, value in runs[0].params.items() if name not in differ}))
+    return listing(
+        by_section({name: value for name, value in runs[0].params.items() if name not in differ})
+    )

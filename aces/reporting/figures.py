@@ -16,9 +16,18 @@ from aces.reporting.inputs import Inputs
 
 # Okabe and Ito's colours: one for each actor, as on the page.
 ACES, CORE, CERTIFY, BASELINE, QUIET = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#c9ced4"
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8b949e",
-         "axes.grid": True, "grid.color": "#eceef1", "axes.axisbelow": True, "legend.frameon": False, "savefig.dpi": 160,
-         "font.family": "DejaVu Sans"}
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8b949e",
+    "axes.grid": True,
+    "grid.color": "#eceef1",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "font.family": "DejaVu Sans",
+}
 ENTROPY_BINS = 25
 THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the figures with several thresholds
 
@@ -49,11 +58,15 @@ def correctness(inputs: Inputs, bins: int = ENTROPY_BINS) -> pd.DataFrame:
     edges = np.linspace(0, 1, bins + 1)
     certified, _ = np.histogram(inputs.median_score[inputs.certifiable], edges)
     other, _ = np.histogram(inputs.median_score[~inputs.certifiable], edges)
-    return pd.DataFrame({"low": edges[:-1], "high": edges[1:], "certified": certified, "other": other})
+    return pd.DataFrame(
+        {"low": edges[:-1], "high": edges[1:], "certified": certified, "other": other}
+    )
 
 
 def selection_radii(inputs: Inputs) -> pd.DataFrame:
-    """The sorted certified radii of the selection, a column for each theta, a row for each percentile."""
+    """The sorted certified radii of the selection, a column for each theta, a row for each
+    percentile.
+    """
     percentile = np.arange(101)
     ordered = np.percentile(inputs.rule.selection, percentile, axis=0, method="closest_observation")
     columns = {f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}
@@ -63,8 +76,13 @@ def selection_radii(inputs: Inputs) -> pd.DataFrame:
 def ecdf(inputs: Inputs) -> pd.DataFrame:
     """Shares of images with p_A, and with p_S at each theta, of at most p."""
     grid = np.linspace(0.5, 1, 101)
-    at_most = lambda values: np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
-    columns = {f"p_select@{theta:g}": at_most(inputs.p_select[:, t]) for t, theta in enumerate(inputs.thetas)}
+    at_most = lambda values: (
+        np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
+    )
+    columns = {
+        f"p_select@{theta:g}": at_most(inputs.p_select[:, t])
+        for t, theta in enumerate(inputs.thetas)
+    }
     return pd.DataFrame({"p": grid, "p_class": at_most(inputs.p_class), **columns})
 
 
@@ -78,11 +96,15 @@ def _draw_trade_off(inputs: Inputs, data: pd.DataFrame) -> Figure:
         _draw_curve(panel, inputs, data, f"certified_accuracy@{radius:g}", scale=100)
         panel.set_title(f"r = {radius:g}", loc="left", fontsize=9)
         panel.set_ylim(bottom=0)
-    for panel in list(figure.axes)[len(radii):]:
+    for panel in list(figure.axes)[len(radii) :]:
         panel.axis("off")
     figure.supxlabel("natural accuracy, %", fontsize=9)
     figure.supylabel("certified accuracy, %", fontsize=9)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=1 if columns == 1 else 3)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside upper left",
+        ncols=1 if columns == 1 else 3,
+    )
     return figure
 
 
@@ -91,38 +113,101 @@ def _draw_acr(inputs: Inputs, data: pd.DataFrame) -> Figure:
     _draw_curve(panel, inputs, data, "acr", scale=1)
     panel.axhline(inputs.ceiling, color="#57606a", dashes=(6, 4), linewidth=1)
     words = f"ceiling at n = {inputs.params.sample.n:,}, α = {inputs.params.combine.alpha:g}"
-    panel.annotate(words, (0.02, inputs.ceiling), xycoords=("axes fraction", "data"), xytext=(0, -11),
-                   textcoords="offset points", fontsize=8, color="#57606a")
-    panel.set(xlabel="natural accuracy, %", ylabel="average certified radius", ylim=(0, inputs.ceiling * 1.06))
+    panel.annotate(
+        words,
+        (0.02, inputs.ceiling),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -11),
+        textcoords="offset points",
+        fontsize=8,
+        color="#57606a",
+    )
+    panel.set(
+        xlabel="natural accuracy, %",
+        ylabel="average certified radius",
+        ylim=(0, inputs.ceiling * 1.06),
+    )
     panel.legend()
     return figure
 
 
-def _draw_curve(panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *, scale: float) -> None:
+def _draw_curve(
+    panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *, scale: float
+) -> None:
     """ACES between its two networks: `metric` over natural accuracy."""
-    nac, low, high = 100 * data["nac"], scale * data[f"{metric}_low"], scale * data[f"{metric}_high"]
+    nac, low, high = (
+        100 * data["nac"],
+        scale * data[f"{metric}_low"],
+        scale * data[f"{metric}_high"],
+    )
     panel.fill_between(nac, low, high, color=ACES, alpha=0.14, linewidth=0)
     panel.plot(nac, scale * data[metric], color=ACES, linewidth=1.8, label="ACES")
-    point = {"linestyle": "none", "markersize": 7, "clip_on": False, "zorder": 4, "markeredgecolor": "white"}
-    panel.plot(100 * inputs.metrics["core"]["nac"], 0, marker="s", color=CORE, label="core network", **point)
-    panel.plot(100 * inputs.alone["nac"], scale * inputs.alone[metric], marker="^", color=CERTIFY,
-               label="certification network alone", **point)
-    others = ((inputs.varying_noise, ":D", BASELINE, "other noise levels"),
-              (inputs.entropy_selection, "--", ACES, "selecting by entropy"))
+    point = {
+        "linestyle": "none",
+        "markersize": 7,
+        "clip_on": False,
+        "zorder": 4,
+        "markeredgecolor": "white",
+    }
+    panel.plot(
+        100 * inputs.metrics["core"]["nac"],
+        0,
+        marker="s",
+        color=CORE,
+        label="core network",
+        **point,
+    )
+    panel.plot(
+        100 * inputs.alone["nac"],
+        scale * inputs.alone[metric],
+        marker="^",
+        color=CERTIFY,
+        label="certification network alone",
+        **point,
+    )
+    others = (
+        (inputs.varying_noise, ":D", BASELINE, "other noise levels"),
+        (inputs.entropy_selection, "--", ACES, "selecting by entropy"),
+    )
     for series, style, colour, label in others:
         if len(series):
-            panel.plot(100 * series["nac"], scale * series[metric], style, color=colour, markersize=3.5, linewidth=1.2,
-                       label=label)
+            panel.plot(
+                100 * series["nac"],
+                scale * series[metric],
+                style,
+                color=colour,
+                markersize=3.5,
+                linewidth=1.2,
+                label=label,
+            )
 
 
 def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
     width = data["high"] - data["low"]
-    panel.bar(data["low"], data["certified"], width, align="edge", color=CERTIFY, edgecolor="white",
-              label=f"certified correctly at r = {inputs.middle_radius:g}")
-    panel.bar(data["low"], data["other"], width, align="edge", color=QUIET, edgecolor="white", hatch="///",
-              bottom=data["certified"], label="all others")
-    room = 1.25 * max(1, (data["certified"] + data["other"]).max())  # for the legend, above the bars
+    panel.bar(
+        data["low"],
+        data["certified"],
+        width,
+        align="edge",
+        color=CERTIFY,
+        edgecolor="white",
+        label=f"certified correctly at r = {inputs.middle_radius:g}",
+    )
+    panel.bar(
+        data["low"],
+        data["other"],
+        width,
+        align="edge",
+        color=QUIET,
+        edgecolor="white",
+        hatch="///",
+        bottom=data["certified"],
+        label="all others",
+    )
+    room = 1.25 * max(
+        1, (data["certified"] + data["other"]).max()
+    )  # for the legend, above the bars
     panel.set(xlabel=f"median {inputs.score}", ylabel="images", xlim=(0, 1), ylim=(0, room))
     panel.legend()
     return figure
@@ -130,8 +215,12 @@ def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
-    for theta, colour, dash in zip(_nearest(data.columns[1:], THETAS), (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES):
-        panel.plot(data["percentile"], data[theta], color=colour, linestyle=dash, label=f"θ = {theta}")
+    for theta, colour, dash in zip(
+        _nearest(data.columns[1:], THETAS), (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES
+    ):
+        panel.plot(
+            data["percentile"], data[theta], color=colour, linestyle=dash, label=f"θ = {theta}"
+        )
     panel.set(xlabel="percentile of images", ylabel="certified radius of the selection")
     panel.legend(fontsize=8)
     return figure
@@ -139,11 +228,24 @@ def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
-    panel.plot(data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class")
+    panel.plot(
+        data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class"
+    )
     thetas = [name.removeprefix("p_select@") for name in data.columns[2:]]
     for theta, dash in zip(_nearest(thetas, THETAS[::2]), _DASHES[1:]):
-        panel.plot(data["p"], 100 * data[f"p_select@{theta}"], color=ACES, linestyle=dash, label=f"$p_S$ at θ = {theta}")
-    panel.set(xlabel="share of draws p", ylabel="images with a share of at most p, %", xlim=(0.5, 1), ylim=(0, 101))
+        panel.plot(
+            data["p"],
+            100 * data[f"p_select@{theta}"],
+            color=ACES,
+            linestyle=dash,
+            label=f"$p_S$ at θ = {theta}",
+        )
+    panel.set(
+        xlabel="share of draws p",
+        ylabel="images with a share of at most p, %",
+        xlim=(0.5, 1),
+        ylim=(0, 101),
+    )
     panel.legend(loc="upper left", fontsize=8)
     return figure
 
@@ -162,9 +264,13 @@ def _single() -> tuple[Figure, Axes]:
 
 
 def _nearest(names: Iterable[str], thetas: Iterable[float]) -> list[str]:
-    """The thetas on the grid that are nearest to those wanted, each once; names: the grid, as columns are named."""
+    """The thetas on the grid that are nearest to those wanted, each once; names: the grid, as
+    columns are named.
+    """
     names = list(names)
-    return list(dict.fromkeys(min(names, key=lambda name: abs(float(name) - theta)) for theta in thetas))
+    return list(
+        dict.fromkeys(min(names, key=lambda name: abs(float(name) - theta)) for theta in thetas)
+    )
 
 
 FIGURES = {

@@ -7,32 +7,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from aces import composition, metrics, smoothing
-from aces.composition import Outcomes, Route
-from aces.counts import BINS, Counts, Round
 from aces.params import Params
+from aces.rule import composition, metrics, smoothing
+from aces.rule.composition import Outcomes, Route
+from aces.rule.counts import BINS, Counts, Round
 
 if TYPE_CHECKING:
     from aces.data import EvalSet
 
 SCORES = {"entropy": "entropy", "network": "selection score"}
-METHODS = {"gaussian": "Gaussian", "smoothadv": "SmoothAdv", "macer": "MACER", "consistency": "Consistency"}
-LOSS = 0.05  # of the core network's natural accuracy, which a working point may give up unless something else is said
+METHODS = {
+    "gaussian": "Gaussian",
+    "smoothadv": "SmoothAdv",
+    "macer": "MACER",
+    "consistency": "Consistency",
+}
+# of the core network's natural accuracy, which a working point may give up unless something else is
+# said
+LOSS = 0.05
 DATASETS = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
 
 
 def working_point(curve: pd.DataFrame, core_nac: float, *, loss: float = LOSS) -> int:
-    """The row of the largest ACR within `loss` of the core network's natural accuracy; of the largest NAC if none is."""
+    """The row of the largest ACR within `loss` of the core network's natural accuracy; of the
+    largest NAC if none is.
+    """
     within = curve["nac"].to_numpy() >= core_nac - loss - 1e-12
-    return int(np.where(within, curve["acr"], -1).argmax() if within.any() else curve["nac"].argmax())
+    return int(
+        np.where(within, curve["acr"], -1).argmax() if within.any() else curve["nac"].argmax()
+    )
 
 
 @dataclass(frozen=True)
 class Inputs:
     """A run: `outcomes`, `curve` and `metrics` are the files of the stage `combine`.
 
-    baseline: what ACES is compared with (series, sigma, theta, nac, acr, certified_accuracy@<r>), or None;
-    provenance: section -> name -> value.
+    baseline: what ACES is compared with (series, sigma, theta, nac, acr, certified_accuracy@<r>),
+    or None; provenance: section -> name -> value.
     """
 
     params: Params
@@ -101,12 +112,22 @@ class Inputs:
 
     @cached_property
     def rule(self) -> Outcomes:
-        """The outcomes with what their file does not hold: the bounds, and the radius of the selection."""
+        """The outcomes with what their file does not hold: the bounds, and the radius of the
+        selection.
+        """
         settings = self.params.combine
-        rule = composition.certify(self.counts, self.core, sigma=self.sigma, alpha=settings.alpha, thetas=self.thetas,
-                                   multiplicity=settings.multiplicity)
+        rule = composition.certify(
+            self.counts,
+            self.core,
+            sigma=self.sigma,
+            alpha=settings.alpha,
+            thetas=self.thetas,
+            multiplicity=settings.multiplicity,
+        )
         names = np.array([route.name.lower() for route in Route])
-        assert (names[rule.route] == self._matrix("route")).all(), "outcomes do not belong to these counts"
+        assert (names[rule.route] == self._matrix("route")).all(), (
+            "outcomes do not belong to these counts"
+        )
         return rule
 
     @cached_property
@@ -122,8 +143,15 @@ class Inputs:
     @cached_property
     def intervals(self) -> pd.DataFrame:
         """Bootstrap intervals of the curve: theta, then <metric>_low and <metric>_high."""
-        return metrics.intervals(self.rule, self.natural, self.label, thetas=self.thetas, radii=self.radii,
-                                 resamples=self.params.report.bootstrap, seed=self.params.seed)
+        return metrics.intervals(
+            self.rule,
+            self.natural,
+            self.label,
+            thetas=self.thetas,
+            radii=self.radii,
+            resamples=self.params.report.bootstrap,
+            seed=self.params.seed,
+        )
 
     @cached_property
     def draws(self) -> np.ndarray:
@@ -154,7 +182,9 @@ class Inputs:
     @cached_property
     def certifiable(self) -> np.ndarray:
         """(N,) whether the certification network by itself is right at `middle_radius`."""
-        return (self.smoothed.prediction == self.label) & (self.smoothed.radius >= self.middle_radius)
+        return (self.smoothed.prediction == self.label) & (
+            self.smoothed.radius >= self.middle_radius
+        )
 
     @property
     def reachable_radii(self) -> list[float]:
@@ -180,4 +210,8 @@ class Inputs:
     def _matrix(self, column: str) -> np.ndarray:
         """(N, T) a column of the outcomes, images in the order of the evaluation set."""
         frame = self.outcomes[["index", "theta"]].assign(value=np.asarray(self.outcomes[column]))
-        return frame.pivot(index="index", columns="theta", values="value").loc[self.evaluation.index].to_numpy()
+        return (
+            frame.pivot(index="index", columns="theta", values="value")
+            .loc[self.evaluation.index]
+            .to_numpy()
+        )

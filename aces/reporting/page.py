@@ -9,14 +9,20 @@ from string import Template
 
 import pandas as pd
 
-from aces.counts import Round
 from aces.params import flatten
 from aces.reporting import figures, payload, tables
 from aces.reporting.inputs import LOSS, Inputs
 from aces.reporting.sprite import make_sprite
-from aces.statistics import floor_digits
+from aces.rule.counts import Round
+from aces.rule.statistics import floor_digits
 
-SCRIPTS = ("chart.js", "run.js", "figures.js", "wall.js", "page.js")  # one after the other, in one scope
+SCRIPTS = (
+    "chart.js",
+    "run.js",
+    "figures.js",
+    "wall.js",
+    "page.js",
+)  # one after the other, in one scope
 LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv")
 
 
@@ -26,19 +32,31 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
     sprite = make_sprite(inputs.evaluation.image[shown])
     data = payload.build(inputs, shown=shown, sprite=sprite)
     compared = tables.comparison(inputs)
-    links = [*LINKS, *(f"tables/{name}" for name in tables.COMPARISON if len(compared)),
-             *(f"figures/{name}.png" for name in figures.FIGURES)]
+    links = [
+        *LINKS,
+        *(f"tables/{name}" for name in tables.COMPARISON if len(compared)),
+        *(f"figures/{name}.png" for name in figures.FIGURES),
+    ]
     fields = {
         "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
         "heading": f"{html.escape(_capital(inputs.dataset))}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
-        "style": asset("page.css"), "script": "".join(map(asset, SCRIPTS)), "data": as_json(data),
-        "sprite": sprite.uri, "sprite_columns": sprite.columns, "sprite_rows": sprite.rows,
+        "style": asset("page.css"),
+        "script": "".join(map(asset, SCRIPTS)),
+        "data": as_json(data),
+        "sprite": sprite.uri,
+        "sprite_columns": sprite.columns,
+        "sprite_rows": sprite.rows,
         "rendering": "pixelated" if sprite.native else "auto",
-        "facts": _facts(inputs), "table": _table(inputs), "reading": _reading(inputs), "provenance": _provenance(inputs),
+        "facts": _facts(inputs),
+        "table": _table(inputs),
+        "reading": _reading(inputs),
+        "provenance": _provenance(inputs),
         "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in links),
         "comparison": _comparison(compared) if len(compared) else "",
-        "wall_intro": _wall_intro(len(shown), len(inputs.label)), "correctness_radius": f"{inputs.middle_radius:g}",
-        "loss": f"{100 * LOSS:g}", "beyond": _beyond(inputs),
+        "wall_intro": _wall_intro(len(shown), len(inputs.label)),
+        "correctness_radius": f"{inputs.middle_radius:g}",
+        "loss": f"{100 * LOSS:g}",
+        "beyond": _beyond(inputs),
         **_common(inputs),
     }
     Path(path).write_text(Template(asset("page.html")).substitute(fields), encoding="utf-8")
@@ -50,36 +68,54 @@ def asset(name: str) -> str:
 
 def as_json(data: dict) -> str:
     """JSON that can stand inside a script element."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
 
 
 def _provenance(inputs: Inputs) -> str:
-    """Section -> name -> value as HTML: what the caller knows of the run, the draws, all parameters."""
+    """Section -> name -> value as HTML: what the caller knows of the run, the draws, all
+    parameters.
+    """
     settings, draws = inputs.counts.settings, inputs.counts.draws.sum(axis=1)
-    noise = {"seed": settings.seed, "network": settings.model,
-             "network run by": f"{settings.backend}, {settings.precision}", "draws of all images": int(draws.sum()),
-             **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
-             "invalid draws": int(inputs.counts.invalid.sum())}
+    noise = {
+        "seed": settings.seed,
+        "network": settings.model,
+        "network run by": f"{settings.backend}, {settings.precision}",
+        "draws of all images": int(draws.sum()),
+        **{f"round {stage.name.lower()}": int(draws[stage]) for stage in Round},
+        "invalid draws": int(inputs.counts.invalid.sum()),
+    }
     return listing(inputs.provenance | {"draws": noise} | by_section(flatten(inputs.params)))
 
 
 def by_section(flat: dict[str, object]) -> dict[str, dict]:
-    """`{"sigma": 1, "sample.n": 2}` -> `{"parameters": {"sigma": 1}, "parameters: sample": {"n": 2}}`."""
+    """`{"sigma": 1, "sample.n": 2}` -> `{"parameters": {"sigma": 1}, "parameters: sample": {"n":
+    2}}`.
+    """
     sections: dict[str, dict] = {}
     for name, value in flat.items():
         section, _, rest = name.partition(".")
-        sections.setdefault(f"parameters: {section}" if rest else "parameters", {})[rest or section] = value
+        sections.setdefault(f"parameters: {section}" if rest else "parameters", {})[
+            rest or section
+        ] = value
     return sections
 
 
 def listing(sections: dict[str, dict]) -> str:
     """Section -> name -> value as HTML."""
-    return '<div class="provenance">' + "".join(_group(name, rows) for name, rows in sections.items()) + "</div>"
+    return (
+        '<div class="provenance">'
+        + "".join(_group(name, rows) for name, rows in sections.items())
+        + "</div>"
+    )
 
 
 def _group(title: str, rows: dict) -> str:
-    cells = "".join(f"<tr><th scope=row>{_breakable(name)}</th><td>{html.escape(_text(value))}</td></tr>"
-                    for name, value in rows.items())
+    cells = "".join(
+        f"<tr><th scope=row>{_breakable(name)}</th><td>{html.escape(_text(value))}</td></tr>"
+        for name, value in rows.items()
+    )
     return f"<div><h3>{html.escape(_capital(title))}</h3><table>{cells}</table></div>"
 
 
@@ -103,48 +139,81 @@ def _text(value) -> str:
 def _common(inputs: Inputs) -> dict[str, str]:
     """What both the page and its text on reading speak of."""
     report = inputs.params.report
-    return {"n": f"{inputs.params.sample.n:,}", "alpha": f"{inputs.params.combine.alpha:g}",
-            "ceiling": floor_digits(inputs.ceiling, 3), "count": f"{len(inputs.label):,}", "score": inputs.score,
-            "bands": f"95 % bootstrap intervals over images ({report.bootstrap:,} resamples)"}
+    return {
+        "n": f"{inputs.params.sample.n:,}",
+        "alpha": f"{inputs.params.combine.alpha:g}",
+        "ceiling": floor_digits(inputs.ceiling, 3),
+        "count": f"{len(inputs.label):,}",
+        "score": inputs.score,
+        "bands": f"95 % bootstrap intervals over images ({report.bootstrap:,} resamples)",
+    }
 
 
 def _facts(inputs: Inputs) -> str:
     params = inputs.params
-    facts = {"images": f"{len(inputs.label):,} of the test set", "classes": f"{inputs.counts.classes.shape[2]:,}",
-             "core network": params.core.arch, "certification network": f"{params.certify.arch}, {inputs.method}",
-             "selection": inputs.score, "noise σ": f"{inputs.sigma:g}", "draws n": f"{params.sample.n:,}",
-             "failure probability α": f"{params.combine.alpha:g}"}
-    return "".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts.items())
+    facts = {
+        "images": f"{len(inputs.label):,} of the test set",
+        "classes": f"{inputs.counts.classes.shape[2]:,}",
+        "core network": params.core.arch,
+        "certification network": f"{params.certify.arch}, {inputs.method}",
+        "selection": inputs.score,
+        "noise σ": f"{inputs.sigma:g}",
+        "draws n": f"{params.sample.n:,}",
+        "failure probability α": f"{params.combine.alpha:g}",
+    }
+    return "".join(
+        f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts.items()
+    )
 
 
 def _wall_intro(shown: int, count: int) -> str:
-    return f"All {count:,} evaluation images." if shown == count else f"{shown:,} of the {count:,} images, evenly spaced."
+    return (
+        f"All {count:,} evaluation images."
+        if shown == count
+        else f"{shown:,} of the {count:,} images, evenly spaced."
+    )
 
 
 def _beyond(inputs: Inputs) -> str:
     if inputs.radii[-1] <= inputs.ceiling:
         return ""
-    return f" Certified accuracies beyond {floor_digits(inputs.ceiling, 3)} are zero by construction."
+    return (
+        f" Certified accuracies beyond {floor_digits(inputs.ceiling, 3)} are zero by construction."
+    )
 
 
 def _table(inputs: Inputs) -> str:
     table = tables.trade_off(inputs)
     groups = {title: tables.radii_of(table, group) for group, title in tables.GROUPS.items()}
-    heads = "".join(f"<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>"
-                    for title, radii in groups.items())
-    columns = "".join(f"<th scope=col>{tables.heading(r)}</th>" for radii in groups.values() for r in radii)
+    heads = "".join(
+        f"<th colspan={len(radii)} scope=colgroup><span>{title}</span></th>"
+        for title, radii in groups.items()
+    )
+    columns = "".join(
+        f"<th scope=col>{tables.heading(r)}</th>" for radii in groups.values() for r in radii
+    )
     live = "".join(f'<td data-live="{name}"></td>' for name in table.columns[1:])
-    rows = "".join(_row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True))
-    return (f'<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th><th rowspan=2 scope=col>NAC</th>'
-            f'<th rowspan=2 scope=col>ACR</th>{heads}</tr><tr>{columns}</tr></thead><tbody>'
-            f'<tr class="live"><th scope=row data-live="theta"></th>{live}</tr>{rows}</tbody></table>')
+    rows = "".join(
+        _row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True)
+    )
+    return (
+        f'<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th><th rowspan=2 scope=col>NAC</th>'
+        f"<th rowspan=2 scope=col>ACR</th>{heads}</tr><tr>{columns}</tr></thead><tbody>"
+        f'<tr class="live"><th scope=row data-live="theta"></th>{live}</tr>{rows}</tbody></table>'
+    )
 
 
 def _comparison(compared: pd.DataFrame) -> str:
     """The trade-off of what ACES is compared with, in numbers."""
     head = "".join(f"<th scope=col>{name}</th>" for name in tables.headings(compared)[1:])
-    rows = "".join(f"<tr><th scope=row>{html.escape(cells[0])}</th>{_values(cells[1:])}</tr>" for cells in tables.cells(compared))
-    prices = ", ".join(f"{100 * loss:g}" for loss in tables.LOSSES[:-1]) + f" and {100 * tables.LOSSES[-1]:g}"
+    rows = "".join(
+        f"<tr><th scope=row>{html.escape(cells[0])}</th>{_values(cells[1:])}</tr>"
+        for cells in tables.cells(compared)
+    )
+    prices = (
+        ", ".join(f"{100 * loss:g}" for loss in tables.LOSSES[:-1])
+        + f" and {100 * tables.LOSSES[-1]:g}"
+    )
     return Template(asset("comparison.html")).substitute(head=head, rows=rows, prices=prices)
 
 
@@ -153,7 +222,10 @@ def _row(theta: float, cells: list[str]) -> str:
 
 
 def _values(cells: list[str]) -> str:
-    return "".join(f'<td class="zero">{cell}</td>' if cell.strip("0.") == "" else f"<td>{cell}</td>" for cell in cells)
+    return "".join(
+        f'<td class="zero">{cell}</td>' if cell.strip("0.") == "" else f"<td>{cell}</td>"
+        for cell in cells
+    )
 
 
 def _reading(inputs: Inputs) -> str:
@@ -161,12 +233,22 @@ def _reading(inputs: Inputs) -> str:
     values = height * width * channels
     radius = (inputs.reachable_radii or [inputs.ceiling])[0]
     common = _common(inputs)
-    by_entropy = ("it counts the noisy copies on which the certification network is sure of itself, with an entropy of "
-                  "at most <i>θ</i>, and lets it answer where these are provably the majority")
-    by_network = ("a third network scores every noisy copy, and the certification network answers where scores of at "
-                  "most <i>θ</i> are provably the majority")
+    by_entropy = (
+        "it counts the noisy copies on which the certification network is sure of itself, with an entropy of "
+        "at most <i>θ</i>, and lets it answer where these are provably the majority"
+    )
+    by_network = (
+        "a third network scores every noisy copy, and the certification network answers where scores of at "
+        "most <i>θ</i> are provably the majority"
+    )
     return Template(asset("reading.html")).substitute(
-        common, sigma=f"{inputs.sigma:g}", selects=by_entropy if inputs.score == "entropy" else by_network,
-        example=f"{radius:g}", one=f"{255 * radius:.0f}", values=f"{values:,}",
-        all=f"{255 * radius / math.sqrt(values):.2f} of 255", shape=f"{width} × {height} pixels",
-        confidence=f"{1 - inputs.params.combine.alpha:.12g}")
+        common,
+        sigma=f"{inputs.sigma:g}",
+        selects=by_entropy if inputs.score == "entropy" else by_network,
+        example=f"{radius:g}",
+        one=f"{255 * radius:.0f}",
+        values=f"{values:,}",
+        all=f"{255 * radius / math.sqrt(values):.2f} of 255",
+        shape=f"{width} × {height} pixels",
+        confidence=f"{1 - inputs.params.combine.alpha:.12g}",
+    )

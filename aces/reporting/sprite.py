@@ -13,7 +13,7 @@ SIDE = 64  # pixels of a thumbnail at most
 
 @dataclass(frozen=True)
 class Sprite:
-    uri: str      # the picture as a data URI
+    uri: str  # the picture as a data URI
     columns: int
     rows: int
     native: bool  # the thumbnails are the images themselves, pixel by pixel

@@ -1,4 +1,6 @@
-"""The trade-off as a table: a row for each theta, in the layout of the paper's Table 1; and what ACES is compared with."""
+"""The trade-off as a table: a row for each theta, in the layout of the paper's Table 1; and what
+ACES is compared with.
+"""
 
 from pathlib import Path
 
@@ -6,20 +8,25 @@ import numpy as np
 import pandas as pd
 
 from aces.reporting.inputs import Inputs, working_point
-from aces.statistics import floor_digits
+from aces.rule.statistics import floor_digits
 
-GROUPS = {"certified_accuracy": "Certified accuracy at radius r",
-          "selection_rate": "Certified selection rate at radius r"}
+GROUPS = {
+    "certified_accuracy": "Certified accuracy at radius r",
+    "selection_rate": "Certified selection rate at radius r",
+}
 SHORT = {"certified_accuracy": "acc", "selection_rate": "sel"}
 COMPARISON = ("comparison.csv", "comparison.md")
 LOSSES = (0.01, 0.05, 0.1)  # of natural accuracy, at which ACES is compared
-LATEX = str.maketrans({character: rf"\{character}" for character in "_&%$#{}"} | {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
+LATEX = str.maketrans(
+    {character: rf"\{character}" for character in "_&%$#{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
 
 
 def write_tables(folder: Path, inputs: Inputs) -> None:
-    """Write `tradeoff.csv` (full precision), `.md` and `.tex`, `intervals.csv`, and `comparison.csv` and `.md` where ACES is
-    compared with anything."""
+    """Write `tradeoff.csv` (full precision), `.md` and `.tex`, `intervals.csv`, and
+    `comparison.csv` and `.md` where ACES is compared with anything.
+    """
     table = trade_off(inputs)
     table.to_csv(folder / "tradeoff.csv", index=False)
     inputs.intervals.to_csv(folder / "intervals.csv", index=False)
@@ -40,10 +47,11 @@ def trade_off(inputs: Inputs) -> pd.DataFrame:
 
 
 def comparison(inputs: Inputs) -> pd.DataFrame:
-    """ACES, and what it is compared with: system, sigma, theta, nac, acr, certified_accuracy@<r>; no rows for nothing.
+    """ACES, and what it is compared with: system, sigma, theta, nac, acr, certified_accuracy@<r>;
+    no rows for nothing.
 
-    ACES stands at the largest ACR that costs at most each of `LOSSES`, so that two mechanisms, whose thetas mean
-    different things, are compared at the same price.
+    ACES stands at the largest ACR that costs at most each of `LOSSES`, so that two mechanisms,
+    whose thetas mean different things, are compared at the same price.
     """
     if inputs.baseline is None:
         return pd.DataFrame()
@@ -52,24 +60,32 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
     if len(inputs.entropy_selection):
         rows += _at_losses(inputs, inputs.entropy_selection, "ACES, by entropy")
     levels = [{"sigma": inputs.sigma, **inputs.alone}, *inputs.varying_noise.to_dict("records")]
-    rows += [{"system": "certification network alone", **row, "theta": np.nan}
-             for row in sorted(levels, key=lambda row: row["sigma"])]
+    rows += [
+        {"system": "certification network alone", **row, "theta": np.nan}
+        for row in sorted(levels, key=lambda row: row["sigma"])
+    ]
     return pd.DataFrame(rows)[["system", "sigma", "theta", *names]]
 
 
 def _at_losses(inputs: Inputs, curve: pd.DataFrame, system: str) -> list[dict]:
-    places = dict.fromkeys(working_point(curve, inputs.metrics["core"]["nac"], loss=loss) for loss in LOSSES)
-    return [{"system": system, **curve.iloc[place].to_dict(), "sigma": inputs.sigma} for place in places]
+    places = dict.fromkeys(
+        working_point(curve, inputs.metrics["core"]["nac"], loss=loss) for loss in LOSSES
+    )
+    return [
+        {"system": system, **curve.iloc[place].to_dict(), "sigma": inputs.sigma} for place in places
+    ]
 
 
 def caption(inputs: Inputs) -> str:
     """What the numbers of the table are."""
     sample = inputs.params.sample
-    return (f"Natural accuracy (NAC), average certified radius (ACR), and certified accuracy and selection rate at "
-            f"various radii on {escaped(inputs.dataset)} with $\\sigma={inputs.sigma:g}$ for a range of thresholds $\\theta$. "
-            f"Certification network: {escaped(inputs.params.certify.arch)}, trained with {escaped(inputs.method)}; core network: "
-            f"{escaped(inputs.params.core.arch)}; {len(inputs.label)} images, $n_0={sample.n0}$, $n={sample.n}$, "
-            f"$\\alpha={inputs.params.combine.alpha:g}$.")
+    return (
+        f"Natural accuracy (NAC), average certified radius (ACR), and certified accuracy and selection rate at "
+        f"various radii on {escaped(inputs.dataset)} with $\\sigma={inputs.sigma:g}$ for a range of thresholds $\\theta$. "
+        f"Certification network: {escaped(inputs.params.certify.arch)}, trained with {escaped(inputs.method)}; core network: "
+        f"{escaped(inputs.params.core.arch)}; {len(inputs.label)} images, $n_0={sample.n0}$, $n={sample.n}$, "
+        f"$\\alpha={inputs.params.combine.alpha:g}$."
+    )
 
 
 def escaped(words: str) -> str:
@@ -89,9 +105,17 @@ def heading(radius: str) -> str:
 
 
 def cells(table: pd.DataFrame) -> list[list[str]]:
-    """The table as text: shares in percent with one digit, the average radius rounded down to three, a dash for nothing."""
-    show = {"system": str, "sigma": "{:g}".format, "acr": lambda value: floor_digits(value, 3),
-            "theta": lambda value: "–" if np.isnan(value) else f"{value:g}" if value not in (0, 1) else f"{value:.1f}"}
+    """The table as text: shares in percent with one digit, the average radius rounded down to
+    three, a dash for nothing.
+    """
+    show = {
+        "system": str,
+        "sigma": "{:g}".format,
+        "acr": lambda value: floor_digits(value, 3),
+        "theta": lambda value: (
+            "–" if np.isnan(value) else f"{value:g}" if value not in (0, 1) else f"{value:.1f}"
+        ),
+    }
     share = lambda value: f"{100 * value:.1f}"
     columns = [[show.get(name, share)(value) for value in table[name]] for name in table.columns]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -121,10 +145,19 @@ def latex(table: pd.DataFrame, *, caption: str) -> str:
         place += len(radii)
     left = [rf"\multirow{{2.6}}{{*}}{{{name}}}" for name in (r"$\theta$", "NAC", "ACR")]
     lines = [
-        r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}",
-        rf"\begin{{tabular}}{{{'c' * (place - 1)}}}", r"\toprule",
-        " & ".join(left + heads) + r" \\", " ".join(rules),
-        " & ".join(["", "", ""] + [heading(r) for radii in groups.values() for r in radii]) + r" \\", r"\midrule",
-        *(" & ".join(row) + r" \\" for row in cells(table)), r"\bottomrule", r"\end{tabular}", r"\end{table}",
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        rf"\begin{{tabular}}{{{'c' * (place - 1)}}}",
+        r"\toprule",
+        " & ".join(left + heads) + r" \\",
+        " ".join(rules),
+        " & ".join(["", "", ""] + [heading(r) for radii in groups.values() for r in radii])
+        + r" \\",
+        r"\midrule",
+        *(" & ".join(row) + r" \\" for row in cells(table)),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
     ]
     return "\n".join(lines) + "\n"

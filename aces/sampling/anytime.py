@@ -1,7 +1,8 @@
 """One answer with few draws: sample an image until its question is decided, soundly.
 
-Round GUESS fixes s_hat and c_hat as in Algorithm 1; then fresh draws feed anytime-valid tests (`aces.sequential`), which
-may be read after every batch. What is left undecided after n draws is an abstention.
+Round GUESS fixes s_hat and c_hat as in Algorithm 1; then fresh draws feed anytime-valid tests
+(`aces.rule.sequential`), which may be read after every batch. What is left undecided after n draws
+is an abstention.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,16 +13,16 @@ import numpy as np
 from scipy.special import ndtr
 from torch import Tensor, nn
 
-from aces.composition import Route, places_of
-from aces.counts import Round
 from aces.errors import InputError
+from aces.rule.composition import Route, places_of
+from aces.rule.counts import Round
+from aces.rule.sequential import AnytimeTest, log_evidence
+from aces.rule.smoothing import ABSTAIN
+from aces.rule.statistics import check_alpha
 from aces.sampling.inputs import as_numbers
 from aces.sampling.run import Run, open_run
-from aces.sequential import AnytimeTest, log_evidence
-from aces.smoothing import ABSTAIN
-from aces.statistics import check_alpha
 
-CHUNK = 32     # draws between two readings at first
+CHUNK = 32  # draws between two readings at first
 GROWTH = 1.25  # of the draws from one reading to the next: at most this many more than were needed
 
 
@@ -30,20 +31,33 @@ class Answer:
     """What the draws of one image say, with probability >= 1 - alpha."""
 
     prediction: int  # class, or ABSTAIN
-    radius: float    # the radius asked for, 0 where it is not certified
+    radius: float  # the radius asked for, 0 where it is not certified
     route: Route
-    draws: int       # made in all
-    invalid: int     # of these, with NaN or infinite logits
+    draws: int  # made in all
+    invalid: int  # of these, with NaN or infinite logits
 
 
-def certify_at(model: nn.Module, images: np.ndarray | Tensor, *, radius: float, theta: float, sigma: float, num_classes: int,
-               alpha: float, seed: int, n0: int = 100, n: int = 100_000, **options) -> list[Answer]:
-    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers `prediction` everywhere within
-    `radius`.
+def certify_at(
+    model: nn.Module,
+    images: np.ndarray | Tensor,
+    *,
+    radius: float,
+    theta: float,
+    sigma: float,
+    num_classes: int,
+    alpha: float,
+    seed: int,
+    n0: int = 100,
+    n: int = 100_000,
+    **options,
+) -> list[Answer]:
+    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers
+    `prediction` everywhere within `radius`.
 
-    ACES with radius r > 0 needs s_hat = 1 and p_S, p_A > Phi(r / sigma). The two tests use all of alpha each: where the
-    claim is false, one certain of the two probabilities is too small, and that test must fail (intersection-union). An
-    image with s_hat = 0 is answered by the core, which has no radius: it is left after round GUESS.
+    ACES with radius r > 0 needs s_hat = 1 and p_S, p_A > Phi(r / sigma). The two tests use all of
+    alpha each: where the claim is false, one certain of the two probabilities is too small, and
+    that test must fail (intersection-union). An image with s_hat = 0 is answered by the core, which
+    has no radius: it is left after round GUESS.
 
     options: as of `aces.sampling.sample` (index, select, precision, device, workers, progress).
     """
@@ -51,9 +65,13 @@ def certify_at(model: nn.Module, images: np.ndarray | Tensor, *, radius: float, 
     # Rounded up, so that p > p0 implies the radius.
     p0 = np.nextafter(ndtr(radius / sigma), 1.0)
     if not (radius > 0 and p0 < 1 and log_evidence(n, n, p0=p0) >= -np.log(alpha)):
-        raise InputError(f"radius={radius} at sigma={sigma} cannot be certified by n={n} draws at alpha={alpha}: expected a "
-                         "radius above 0, and either a smaller radius or more draws")
-    with _guessed(model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options) as run:
+        raise InputError(
+            f"radius={radius} at sigma={sigma} cannot be certified by n={n} draws at alpha={alpha}: expected a "
+            "radius above 0, and either a smaller radius or more draws"
+        )
+    with _guessed(
+        model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options
+    ) as run:
         selects = _Selection(run, theta)
         selection, label = AnytimeTest(p0=p0, alpha=alpha), AnytimeTest(p0=p0, alpha=alpha)
 
@@ -64,33 +82,60 @@ def certify_at(model: nn.Module, images: np.ndarray | Tensor, *, radius: float, 
 
         _draw_until(read, run, np.flatnonzero(selects.certifies), n=n)
         sure = selects.certifies & selection.certified & label.certified
-        return _answers(run, prediction=np.where(sure, run.guess, ABSTAIN), radius=np.where(sure, radius, 0.0),
-                        route=np.where(sure, Route.CERTIFY, Route.ABSTAIN))
+        return _answers(
+            run,
+            prediction=np.where(sure, run.guess, ABSTAIN),
+            radius=np.where(sure, radius, 0.0),
+            route=np.where(sure, Route.CERTIFY, Route.ABSTAIN),
+        )
 
 
-def predict(model: nn.Module, images: np.ndarray | Tensor, *, core: np.ndarray, theta: float, sigma: float,
-            num_classes: int, alpha: float, seed: int, n0: int = 100, n: int = 10_000, **options) -> list[Answer]:
-    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers `prediction`.
+def predict(
+    model: nn.Module,
+    images: np.ndarray | Tensor,
+    *,
+    core: np.ndarray,
+    theta: float,
+    sigma: float,
+    num_classes: int,
+    alpha: float,
+    seed: int,
+    n0: int = 100,
+    n: int = 10_000,
+    **options,
+) -> list[Answer]:
+    """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers
+    `prediction`.
 
     core: (N,) classes of the core network; options: as of `certify_at`. The rule is `PredictRule`.
     """
     check_alpha(alpha)
     core = as_numbers("core", core, len(images))
-    with _guessed(model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options) as run:
+    with _guessed(
+        model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options
+    ) as run:
         selects = _Selection(run, theta)
         rule = PredictRule(certifies=selects.certifies, agree=run.guess == core, alpha=alpha)
-        _draw_until(lambda: rule.read(selects.agreeing(run), run.draws, run.guessed, _rivals(run)), run, np.arange(len(core)), n=n)
-        prediction = np.select([rule.routes == Route.ABSTAIN, rule.routes == Route.CORE], [ABSTAIN, core], run.guess)
+        _draw_until(
+            lambda: rule.read(selects.agreeing(run), run.draws, run.guessed, _rivals(run)),
+            run,
+            np.arange(len(core)),
+            n=n,
+        )
+        prediction = np.select(
+            [rule.routes == Route.ABSTAIN, rule.routes == Route.CORE], [ABSTAIN, core], run.guess
+        )
         return _answers(run, prediction=prediction, radius=np.zeros(len(core)), route=rule.routes)
 
 
 class PredictRule:
-    """PREDICT of N images with tests that may be read at any time: with probability >= 1 - alpha, a route that is not ABSTAIN
-    leads to ACES' class.
+    """PREDICT of N images with tests that may be read at any time: with probability >= 1 - alpha, a
+    route that is not ABSTAIN leads to ACES' class.
 
-    Routes and levels are those of CERTIFY (`aces.composition.certify`), with two tests: that s_hat has the majority, and
-    that c_hat beats every other class. The latter is one test for each rival, on the draws of either class, each at the full
-    level: if c_hat is not the winner, the winner's test must fail. An invalid draw counts against every test.
+    Routes and levels are those of CERTIFY (`aces.rule.composition.certify`), with two tests: that
+    s_hat has the majority, and that c_hat beats every other class. The latter is one test for each
+    rival, on the draws of either class, each at the full level: if c_hat is not the winner, the
+    winner's test must fail. An invalid draw counts against every test.
 
     certifies: (N,) whether s_hat = 1; agree: (N,) whether c_hat is the core network's class.
     """
@@ -98,21 +143,33 @@ class PredictRule:
     def __init__(self, *, certifies: np.ndarray, agree: np.ndarray, alpha: float):
         level = np.where(~certifies & agree, alpha / 2, alpha)
         self._certifies, self._agree = certifies, agree
-        self._selection, self._duels = AnytimeTest(p0=0.5, alpha=level), AnytimeTest(p0=0.5, alpha=level[:, None])
+        self._selection, self._duels = (
+            AnytimeTest(p0=0.5, alpha=level),
+            AnytimeTest(p0=0.5, alpha=level[:, None]),
+        )
         self.routes = np.full(len(agree), Route.ABSTAIN)
 
-    def read(self, agreeing: np.ndarray, draws: np.ndarray, guessed: np.ndarray, rivals: np.ndarray) -> np.ndarray:
+    def read(
+        self, agreeing: np.ndarray, draws: np.ndarray, guessed: np.ndarray, rivals: np.ndarray
+    ) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws.
 
-        agreeing, guessed: (N,) draws that select s_hat, and those of class c_hat; rivals: (N, K - 1) draws of each other class,
-        the invalid ones included in each.
+        agreeing, guessed: (N,) draws that select s_hat, and those of class c_hat; rivals: (N, K -
+        1) draws of each other class, the invalid ones included in each.
         """
         certifies, agree = self._certifies, self._agree
         self._selection.update(agreeing, draws)
         self._duels.update(guessed[:, None], guessed[:, None] + rivals)
-        sure, wins, loses = self._selection.certified, self._duels.certified.all(axis=1), self._duels.futile.any(axis=1)
-        self.routes = np.select([certifies & sure & wins, ~certifies & sure, agree & wins],
-                                [Route.CERTIFY, Route.CORE, Route.AGREE], Route.ABSTAIN)
+        sure, wins, loses = (
+            self._selection.certified,
+            self._duels.certified.all(axis=1),
+            self._duels.futile.any(axis=1),
+        )
+        self.routes = np.select(
+            [certifies & sure & wins, ~certifies & sure, agree & wins],
+            [Route.CERTIFY, Route.CORE, Route.AGREE],
+            Route.ABSTAIN,
+        )
         unsure = self._selection.futile
         hopeless = np.where(certifies, loses | (unsure & ~agree), unsure & (loses | ~agree))
         return (self.routes != Route.ABSTAIN) | hopeless
@@ -131,13 +188,15 @@ class _Selection:
         return np.where(self.certifies, *self._votes(run.entropy[Round.BOUND]))
 
     def _votes(self, entropy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return entropy[:, :self.place + 1].sum(axis=1), entropy[:, self.place + 1:].sum(axis=1)
+        return entropy[:, : self.place + 1].sum(axis=1), entropy[:, self.place + 1 :].sum(axis=1)
 
 
 @contextmanager
 def _guessed(model, images, *, n0: int, n: int, progress: bool = False, **options) -> Iterator[Run]:
     """A run after round GUESS."""
-    with open_run(model, images, n0=n0, n=n, n_predict=0, chunk=CHUNK, progress=progress, **options) as run:
+    with open_run(
+        model, images, n0=n0, n=n, n_predict=0, chunk=CHUNK, progress=progress, **options
+    ) as run:
         run.draw(Round.GUESS, range(len(run.images)), stop=n0)
         yield run
 
@@ -154,10 +213,18 @@ def _draw_until(read: Callable[[], np.ndarray], run: Run, left: np.ndarray, *, n
 def _rivals(run: Run) -> np.ndarray:
     """(N, K - 1) draws of each class but the guessed one; invalid draws go to every rival."""
     others = np.arange(run.num_classes) != run.guess[:, None]
-    return run.classes[Round.BOUND][others].reshape(len(others), -1) + run.invalid[Round.BOUND][:, None]
+    return (
+        run.classes[Round.BOUND][others].reshape(len(others), -1)
+        + run.invalid[Round.BOUND][:, None]
+    )
 
 
-def _answers(run: Run, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray) -> list[Answer]:
+def _answers(
+    run: Run, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray
+) -> list[Answer]:
     invalid = run.invalid.sum(axis=0)
     draws = run.classes.sum(axis=(0, 2)) + invalid
-    return [Answer(int(p), float(r), Route(w), int(d), int(i)) for p, r, w, d, i in zip(prediction, radius, route, draws, invalid)]
+    return [
+        Answer(int(p), float(r), Route(w), int(d), int(i))
+        for p, r, w, d, i in zip(prediction, radius, route, draws, invalid)
+    ]

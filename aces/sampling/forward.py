@@ -1,7 +1,8 @@
-"""The forward pass: the fastest way to run a network on a device, chosen once and named in the counts.
+"""The forward pass: the fastest way to run a network on a device, chosen once and named in the
+counts.
 
-A `Network` can be sent to other processes; `open(device)` makes it callable there. Its backend's name is part of what
-the draws depend on, since two ways differ in the last digits of the logits.
+A `Network` can be sent to other processes; `open(device)` makes it callable there. Its backend's
+name is part of what the draws depend on, since two ways differ in the last digits of the logits.
 """
 
 import contextlib
@@ -19,21 +20,25 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
-from aces import models
+from aces import networks
 from aces.console import errors
 from aces.errors import InputError, first_line
 from aces.sampling.cuda import Recording, no_tf32
 
-Forward = Callable[[Tensor], list[Tensor]]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
+Forward = Callable[
+    [Tensor], list[Tensor]
+]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
 
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
-_TOLERANCE = 1e-2     # of the logits' scale: far above rounding (3e-4), far below another network
-_SAME = 1e-4          # of a network run twice in the same way
+_TOLERANCE = 1e-2  # of the logits' scale: far above rounding (3e-4), far below another network
+_SAME = 1e-4  # of a network run twice in the same way
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """ONNX Runtime on a CPU, one thread a call: batch norm is folded into the convolutions, layouts are blocked."""
+    """ONNX Runtime on a CPU, one thread a call: batch norm is folded into the convolutions, layouts
+    are blocked.
+    """
 
     model: bytes
     backend: str
@@ -51,9 +56,13 @@ class OnnxNetwork:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            self.model, options, providers=["CPUExecutionProvider"]
+        )
         (name,) = [value.name for value in session.get_inputs()]
-        return lambda x: [torch.from_numpy(logits) for logits in session.run(None, {name: x.numpy()})]
+        return lambda x: [
+            torch.from_numpy(logits) for logits in session.run(None, {name: x.numpy()})
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,26 +82,36 @@ class TorchNetwork:
 
     def open(self, device: torch.device) -> Forward:
         module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
-        autocast = functools.partial(torch.autocast, device.type, enabled=self.precision != "float32",
-                                     dtype=getattr(torch, self.precision) if self.precision != "float32" else None)
+        autocast = functools.partial(
+            torch.autocast,
+            device.type,
+            enabled=self.precision != "float32",
+            dtype=getattr(torch, self.precision) if self.precision != "float32" else None,
+        )
 
         def forward(x: Tensor) -> list[Tensor]:
             with autocast(), no_tf32(device):
                 return list(module(x.contiguous(memory_format=torch.channels_last)))
+
         return forward if device.type == "cpu" else self._recorded(module, forward, device)
 
     @torch.inference_mode()
     def _recorded(self, module: nn.Module, forward: Forward, device: torch.device) -> Forward:
         """The network as a CUDA graph, if that gives the network's logits; else as it is."""
         try:
-            recording = Recording(module, batch=self.batch, shape=self.shape, precision=self.precision, device=device)
+            recording = Recording(
+                module, batch=self.batch, shape=self.shape, precision=self.precision, device=device
+            )
             example = _example(self.shape).to(device)
             if all(map(_agree, forward(example), recording(example))):
                 return recording
             reason = "its logits differ"
         except RuntimeError as error:  # such as a network whose path depends on its input
             reason = first_line(error)
-        errors.print(f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more slowly", markup=False)
+        errors.print(
+            f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more slowly",
+            markup=False,
+        )
         return forward
 
 
@@ -119,23 +138,39 @@ class _Prepared(NamedTuple):
 
 
 _known: "weakref.WeakKeyDictionary[nn.Module, _Prepared]" = weakref.WeakKeyDictionary()
-_opened: "weakref.WeakKeyDictionary[Network, dict[torch.device, Forward]]" = weakref.WeakKeyDictionary()
+_opened: "weakref.WeakKeyDictionary[Network, dict[torch.device, Forward]]" = (
+    weakref.WeakKeyDictionary()
+)
 _opening = threading.Lock()
 
 
-def prepare(model: nn.Module, select: nn.Module | None, *, shape: tuple[int, int, int], num_classes: int, precision: str,
-            device: torch.device) -> Network:
-    """Choose the way to run `model` (and `select`) on a device, after checking that they can be run at all.
+def prepare(
+    model: nn.Module,
+    select: nn.Module | None,
+    *,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    precision: str,
+    device: torch.device,
+) -> Network:
+    """Choose the way to run `model` (and `select`) on a device, after checking that they can be run
+    at all.
 
     shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
     key = (hash_of(model, select), id(select), shape, num_classes, precision, _place(device))
     module, example = _frozen(model, select), _example(shape)
-    if model not in _known or _known[model].key != key or not _computes(module, example, _known[model].logits):
+    if (
+        model not in _known
+        or _known[model].key != key
+        or not _computes(module, example, _known[model].logits)
+    ):
         together = check(module, example, num_classes=num_classes)
         logits = [each[:1] for each in together]
         probe = [float(f"{value:.4g}") for each in logits for value in each[0, :10].tolist()]
-        _known[model] = _Prepared(key, logits, _choose(module, example, precision=precision, device=device, probe=probe))
+        _known[model] = _Prepared(
+            key, logits, _choose(module, example, precision=precision, device=device, probe=probe)
+        )
     return _known[model].network
 
 
@@ -150,32 +185,48 @@ def opened(network: Network, device: torch.device) -> Forward:
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
     """The model hash of the counts: of the network, and of the selection network if there is one."""
-    return models.fingerprint(model if select is None else _Stack(model, select))
+    return networks.fingerprint(model if select is None else _Stack(model, select))
 
 
 @torch.inference_mode()
 def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tensor, ...]:
-    """The networks' logits; InputError unless they are of the right number, and of each image on its own."""
+    """The networks' logits; InputError unless they are of the right number, and of each image on
+    its own.
+    """
     shape = tuple(example.shape[1:])
     try:
         together = module(example)
         alone = module(example[:1])
     except Exception as error:
-        raise InputError(f"the network cannot run images of shape {shape}: {first_line(error)}") from error
-    for name, logits, single, expected in zip(("network", "selection network"), together, alone, (num_classes, 2)):
+        raise InputError(
+            f"the network cannot run images of shape {shape}: {first_line(error)}"
+        ) from error
+    for name, logits, single, expected in zip(
+        ("network", "selection network"), together, alone, (num_classes, 2)
+    ):
         if not isinstance(logits, Tensor) or logits.shape != (len(example), expected):
-            found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-            raise InputError(f"the {name} gives {found} for {len(example)} images: expected logits of shape "
-                             f"({len(example)}, {expected}), one for each class")
+            found = (
+                f"shape {tuple(logits.shape)}"
+                if isinstance(logits, Tensor)
+                else type(logits).__name__
+            )
+            raise InputError(
+                f"the {name} gives {found} for {len(example)} images: expected logits of shape "
+                f"({len(example)}, {expected}), one for each class"
+            )
         if not _agree(logits[:1], single):
-            raise InputError(f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
-                             "no certificate can hold; does a layer use batch statistics or dropout in eval mode?")
+            raise InputError(
+                f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
+                "no certificate can hold; does a layer use batch statistics or dropout in eval mode?"
+            )
     return together
 
 
 @torch.inference_mode()
 def _computes(module: nn.Module, example: Tensor, logits: list[Tensor]) -> bool:
-    """Whether the networks still give these logits: not all of what they compute with need be in their state dicts."""
+    """Whether the networks still give these logits: not all of what they compute with need be in
+    their state dicts.
+    """
     return all(map(functools.partial(_agree, tolerance=_SAME), logits, module(example[:1])))
 
 
@@ -184,26 +235,43 @@ def _example(shape: tuple[int, int, int]) -> Tensor:
     return torch.rand((3, *shape), generator=torch.Generator().manual_seed(0))
 
 
-def _choose(module: nn.Module, example: Tensor, *, precision: str, device: torch.device, probe: list[float]) -> Network:
+def _choose(
+    module: nn.Module, example: Tensor, *, precision: str, device: torch.device, probe: list[float]
+) -> Network:
     small = example[0].numel() <= _SMALL
     if device.type == "cpu" and precision == "float32":
         try:
-            network = OnnxNetwork(_export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16, probe)
+            network = OnnxNetwork(
+                _export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16, probe
+            )
             _check_same(network, module, example)
             return network
         except Exception as error:
-            errors.print(f"ONNX cannot express this network ({first_line(error)}): torch runs it instead, more slowly",
-                         markup=False)
+            errors.print(
+                f"ONNX cannot express this network ({first_line(error)}): torch runs it instead, more slowly",
+                markup=False,
+            )
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
-    return TorchNetwork(_folded(module, example), tuple(example.shape[1:]), precision, TorchNetwork.backend_on(device), batch,
-                        probe)
+    return TorchNetwork(
+        _folded(module, example),
+        tuple(example.shape[1:]),
+        precision,
+        TorchNetwork.backend_on(device),
+        batch,
+        probe,
+    )
 
 
 def _export(module: nn.Module, example: Tensor) -> bytes:
     """The networks as an ONNX model for batches of any size."""
     with _silence():
-        program = torch.onnx.export(module, (example,), dynamo=True, verbose=False,
-                                    dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+        program = torch.onnx.export(
+            module,
+            (example,),
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+        )
         return program.model_proto.SerializeToString()
 
 
@@ -219,7 +287,9 @@ def _folded(module: nn.Module, example: Tensor) -> nn.Module:
 
 @torch.inference_mode()
 def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
-    """The exported network is the one that was given: by its logits, also for a batch of another size."""
+    """The exported network is the one that was given: by its logits, also for a batch of another
+    size.
+    """
     forward = network.open(torch.device("cpu"))
     for x in (example, example[:1]):
         for given, exported in zip(module(x), forward(x), strict=True):
@@ -229,7 +299,9 @@ def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
 
 def _agree(a: Tensor, b: Tensor, tolerance: float = _TOLERANCE) -> bool:
     scale = a.nan_to_num(0.0, 0.0, 0.0).abs().max().item()
-    return a.shape == b.shape and torch.allclose(a.float(), b.float(), rtol=0, atol=tolerance * (scale + 1e-3), equal_nan=True)
+    return a.shape == b.shape and torch.allclose(
+        a.float(), b.float(), rtol=0, atol=tolerance * (scale + 1e-3), equal_nan=True
+    )
 
 
 def _frozen(model: nn.Module, select: nn.Module | None) -> nn.Module:

@@ -1,6 +1,7 @@
 """This machine's engine: one thread a worker, each with one core of the CPU or one GPU.
 
-Threads suffice: noise, forward pass and counting run outside Python's lock, and one copy of the network serves all.
+Threads suffice: noise, forward pass and counting run outside Python's lock, and one copy of the
+network serves all.
 """
 
 import queue
@@ -30,7 +31,9 @@ class LocalEngine:
         for worker in self._workers:
             free.put(worker)
         self._threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # also here: this thread's few operations would wait for cores that the workers have
+        torch.set_num_threads(
+            1
+        )  # also here: this thread's few operations would wait for cores that the workers have
         self._pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
         return self
 

@@ -1,8 +1,9 @@
 """The engine for clusters: each unit of draws is a Ray task, its result is counts.
 
-It joins the cluster that RAY_ADDRESS names, or starts Ray on this machine. A task whose worker is lost runs again; the
-driver keeps the shards, so a driver that dies goes on from them. Every node needs the driver's environment, and its
-kind of GPU if GPUs are used: a node that would run the network in another way refuses, since its counts would differ.
+It joins the cluster that RAY_ADDRESS names, or starts Ray on this machine. A task whose worker is
+lost runs again; the driver keeps the shards, so a driver that dies goes on from them. Every node
+needs the driver's environment, and its kind of GPU if GPUs are used: a node that would run the
+network in another way refuses, since its counts would differ.
 """
 
 import functools
@@ -21,7 +22,9 @@ _RETRIES = 20  # of a task whose worker was lost
 
 
 class RayEngine:
-    """Counts jobs on the CPUs or GPUs of a Ray cluster. As a context, it ends the Ray that it started."""
+    """Counts jobs on the CPUs or GPUs of a Ray cluster. As a context, it ends the Ray that it
+    started.
+    """
 
     def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
         self._ray = _import_ray()
@@ -32,7 +35,9 @@ class RayEngine:
         if not self._ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             cpus = None if "RAY_ADDRESS" in os.environ else self._workers
-            self._ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="error")
+            self._ray.init(
+                num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="error"
+            )
             self._started = True
         resources = {"num_cpus": 1} if self._device == "cpu" else {"num_cpus": 1, "num_gpus": 1}
         self._task = self._ray.remote(max_retries=_RETRIES, **resources)(_count)
@@ -49,7 +54,8 @@ class RayEngine:
         try:
             while True:
                 for job in islice(jobs, max(0, 2 * self._slots() - len(pending))):
-                    # In a list, the reference is passed as it is: a worker fetches the network once, not for each task.
+                    # In a list, the reference is passed as it is: a worker fetches the network
+                    # once, not for each task.
                     pending[self._task.remote([self._reference], self._device, job)] = job
                 if not pending:
                     return
@@ -75,7 +81,9 @@ def _import_ray():
     try:
         import ray
     except ImportError:
-        raise InputError("engine='ray' needs Ray, which is not installed: pip install 'aces[ray]'") from None
+        raise InputError(
+            "engine='ray' needs Ray, which is not installed: pip install 'aces[ray]'"
+        ) from None
     return ray
 
 

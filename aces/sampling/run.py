@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from aces import console, runtime
-from aces.counts import BINS, Round, Settings
+from aces.rule.counts import BINS, Round, Settings
 from aces.sampling.count import Counter, Job
 from aces.sampling.forward import hash_of, prepare
 from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
@@ -22,41 +22,98 @@ from aces.sampling.tally import split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES = {"local": LocalEngine, "ray": RayEngine}
-UNIT_BATCHES = 128  # of a unit on a GPU, whose counts are fetched once: about one transfer an image, seconds of work
+# of a unit on a GPU, whose counts are fetched once: about one transfer an image, seconds of work
+UNIT_BATCHES = 128
 
 
 @contextmanager
-def open_run(model: nn.Module, images: np.ndarray | Tensor, *, sigma: float, num_classes: int, n0: int, n: int,
-             n_predict: int, seed: int, chunk: int, index=None, select: nn.Module | None = None,
-             precision: str = "float32", device: str = "auto", workers: int | None = None, engine: str = "local",
-             scratch: Path | None = None, progress: bool = True) -> Iterator["Run"]:
+def open_run(
+    model: nn.Module,
+    images: np.ndarray | Tensor,
+    *,
+    sigma: float,
+    num_classes: int,
+    n0: int,
+    n: int,
+    n_predict: int,
+    seed: int,
+    chunk: int,
+    index=None,
+    select: nn.Module | None = None,
+    precision: str = "float32",
+    device: str = "auto",
+    workers: int | None = None,
+    engine: str = "local",
+    scratch: Path | None = None,
+    progress: bool = True,
+) -> Iterator["Run"]:
     """Check everything, prepare the network, start the workers; see `aces.sampling.sample`."""
-    check_settings(sigma=sigma, num_classes=num_classes, n0=n0, n=n, n_predict=n_predict, seed=seed, chunk=chunk,
-                   precision=precision, engine=engine, workers=workers)
+    check_settings(
+        sigma=sigma,
+        num_classes=num_classes,
+        n0=n0,
+        n=n,
+        n_predict=n_predict,
+        seed=seed,
+        chunk=chunk,
+        precision=precision,
+        engine=engine,
+        workers=workers,
+    )
     images = as_images(images)
     index = as_numbers("index", index, len(images))
     check_index(index)
     places = runtime.devices(device)
-    network = prepare(model, select, shape=tuple(images.shape[1:]), num_classes=num_classes, precision=precision,
-                      device=places[0])
-    settings = Settings(sigma=float(sigma), n0=int(n0), n=int(n), n_predict=int(n_predict), seed=int(seed), chunk=int(chunk),
-                        model=hash_of(model, select), precision=precision, backend=network.backend,
-                        mechanism="entropy" if select is None else "network")
+    network = prepare(
+        model,
+        select,
+        shape=tuple(images.shape[1:]),
+        num_classes=num_classes,
+        precision=precision,
+        device=places[0],
+    )
+    settings = Settings(
+        sigma=float(sigma),
+        n0=int(n0),
+        n=int(n),
+        n_predict=int(n_predict),
+        seed=int(seed),
+        chunk=int(chunk),
+        model=hash_of(model, select),
+        precision=precision,
+        backend=network.backend,
+        mechanism="entropy" if select is None else "network",
+    )
     counter = Counter(network, settings, num_classes)
     rows = network.batch * (UNIT_BATCHES if places[0].type == "cuda" else 1)
     about = _about(counter, images, index, rows=rows)
     total = len(images) * (n0 + n + n_predict)
-    with (open_shards(Path(scratch) / fingerprint(about), about=about, probe=network.probe) if scratch else nullcontext() as shards,
-          ENGINES[engine](counter, places, workers=workers) as started,
-          console.progress("sampling", total, "draws") if progress else nullcontext() as bar):
+    with (
+        open_shards(Path(scratch) / fingerprint(about), about=about, probe=network.probe)
+        if scratch
+        else nullcontext() as shards,
+        ENGINES[engine](counter, places, workers=workers) as started,
+        console.progress("sampling", total, "draws") if progress else nullcontext() as bar,
+    ):
         yield Run(counter, images, index, started, shards, bar, rows=rows)
 
 
 class Run:
-    """The sums over the draws made so far. `classes`, `entropy`, `joint`, `invalid` and `guess` are those of `Counts`."""
+    """The sums over the draws made so far. `classes`, `entropy`, `joint`, `invalid` and `guess` are
+    those of `Counts`.
+    """
 
-    def __init__(self, counter: Counter, images: Tensor, index: np.ndarray, engine: LocalEngine | RayEngine,
-                 shards: Shards | None, bar, *, rows: int):
+    def __init__(
+        self,
+        counter: Counter,
+        images: Tensor,
+        index: np.ndarray,
+        engine: LocalEngine | RayEngine,
+        shards: Shards | None,
+        bar,
+        *,
+        rows: int,
+    ):
         self.settings, self.images, self.index = counter.settings, images, index
         self.num_classes, self.rows = counter.num_classes, rows
         self.engine, self.shards, self.bar = engine, shards, bar
@@ -70,9 +127,12 @@ class Run:
     def draw(self, round: Round, images: Iterable[int], *, start: int = 0, stop: int) -> None:
         """Make the draws `start .. stop` of the images, or take them from the shards.
 
-        Round GUESS comes first and fixes the guesses, on which the joint counts of round BOUND depend.
+        Round GUESS comes first and fixes the guesses, on which the joint counts of round BOUND
+        depend.
         """
-        units = cut(round, images, start=start, stop=stop, chunk=self.settings.chunk, rows=self.rows)
+        units = cut(
+            round, images, start=start, stop=stop, chunk=self.settings.chunk, rows=self.rows
+        )
         for job, table in self.engine.run(self._job(unit) for unit in self._unfinished(units)):
             if self.shards is not None:
                 self.shards.add(job.unit.key, table)
@@ -99,7 +159,11 @@ class Run:
 
     def _unfinished(self, units: Iterator[Unit]) -> Iterator[Unit]:
         for unit in units:
-            table = self.shards.get(unit.key, width=width(self.num_classes)) if self.shards is not None else None
+            table = (
+                self.shards.get(unit.key, width=width(self.num_classes))
+                if self.shards is not None
+                else None
+            )
             if table is None:
                 yield unit
             else:
@@ -111,7 +175,9 @@ class Run:
 
     def _add(self, unit: Unit, table: np.ndarray) -> None:
         classes, entropy, joint, invalid = split(table, num_classes=self.num_classes)
-        assert classes.sum() + invalid.sum() == entropy.sum() + invalid.sum() == unit.draws, "a draw was lost"
+        assert classes.sum() + invalid.sum() == entropy.sum() + invalid.sum() == unit.draws, (
+            "a draw was lost"
+        )
         self.classes[unit.round, unit.images] += classes
         self.entropy[unit.round, unit.images] += entropy
         self.invalid[unit.round, unit.images] += invalid
@@ -129,6 +195,10 @@ def _about(counter: Counter, images: Tensor, index: np.ndarray, *, rows: int) ->
     pixels = hashlib.sha256(f"{images.dtype}{tuple(images.shape)}".encode())
     pixels.update(images.contiguous().numpy().tobytes())
     pixels.update(index.tobytes())
-    return asdict(counter.settings) | {"images": len(images), "pixels": pixels.hexdigest(),
-                                       "num_classes": counter.num_classes, "batch": counter.network.batch, "rows": rows}
-
+    return asdict(counter.settings) | {
+        "images": len(images),
+        "pixels": pixels.hexdigest(),
+        "num_classes": counter.num_classes,
+        "batch": counter.network.batch,
+        "rows": rows,
+    }

@@ -1,8 +1,9 @@
 """Partial work that survives: `<scratch>/<fingerprint>/` keeps the counts of every finished unit.
 
-`units.log` has one line a unit: a checksum, the unit's key, its counts. A line that is cut short or damaged fails its
-checksum and is dropped, so its unit is drawn again; a key counts once, however often it is there. Only the sampler that
-holds `lock` writes. `about.json` says what the draws depend on.
+`units.log` has one line a unit: a checksum, the unit's key, its counts. A line that is cut short or
+damaged fails its checksum and is dropped, so its unit is drawn again; a key counts once, however
+often it is there. Only the sampler that holds `lock` writes. `about.json` says what the draws
+depend on.
 """
 
 import base64
@@ -23,7 +24,9 @@ from aces.console import errors
 from aces.errors import InputError
 
 LOG = "units.log"
-_SYNC_SECONDS = 2.0  # of work at most is lost when the machine itself goes down; a killed process loses none
+_SYNC_SECONDS = (
+    2.0  # of work at most is lost when the machine itself goes down; a killed process loses none
+)
 
 
 class Shards:
@@ -51,8 +54,10 @@ class Shards:
             if time.monotonic() - self._synced > _SYNC_SECONDS:
                 self.sync()
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({error.strerror}): make room and run again; what is "
-                             "finished is kept") from error
+            raise InputError(
+                f"{self.path} cannot be written ({error.strerror}): make room and run again; what is "
+                "finished is kept"
+            ) from error
 
     def sync(self) -> None:
         os.fsync(self._file)
@@ -66,15 +71,21 @@ class Shards:
 def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Shards]:
     """The shards in `folder`, for this process alone.
 
-    about: what the draws depend on, written beside them; probe: logits of the network, which must be the same each time.
+    about: what the draws depend on, written beside them; probe: logits of the network, which must
+    be the same each time.
     """
     _make(folder)
     lock = FileLock(folder / "lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        errors.print(f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to finish or to be "
-                     "ended; its work is kept either way", style="yellow", markup=False, soft_wrap=True)
+        errors.print(
+            f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to finish or to be "
+            "ended; its work is kept either way",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
         lock.acquire()
     try:
         _write(folder / "owner", f"process {os.getpid()} on {os.uname().nodename}")
@@ -90,7 +101,9 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
 
 
 def read_keys(folder: Path) -> list[str]:
-    """The keys of the finished units, for a look from outside: no lock is taken, nothing is changed."""
+    """The keys of the finished units, for a look from outside: no lock is taken, nothing is
+    changed.
+    """
     return list(_scan(folder / LOG)[0])
 
 
@@ -124,13 +137,22 @@ def _scan(path: Path) -> tuple[dict[str, tuple[int, int]], int]:
 
 def _line(key: str, table: np.ndarray) -> bytes:
     assert table.min() >= 0 and table.max() < 2**31, "counts of a unit fit in 31 bits"
-    rest = key.encode() + b" " + base64.b64encode(zlib.compress(table.astype("<i4").tobytes(), 1)) + b"\n"
+    rest = (
+        key.encode()
+        + b" "
+        + base64.b64encode(zlib.compress(table.astype("<i4").tobytes(), 1))
+        + b"\n"
+    )
     return _checksum(rest) + b" " + rest
 
 
 def _sound_key(line: bytes) -> str | None:
     checksum, _, rest = line.partition(b" ")
-    return rest.partition(b" ")[0].decode() if rest.endswith(b"\n") and checksum == _checksum(rest) else None
+    return (
+        rest.partition(b" ")[0].decode()
+        if rest.endswith(b"\n") and checksum == _checksum(rest)
+        else None
+    )
 
 
 def _table(line: bytes, *, width: int) -> np.ndarray:
@@ -143,23 +165,31 @@ def _checksum(data: bytes) -> bytes:
 
 
 def _check_probe(path: Path, about: dict, probe: list[float]) -> None:
-    """Two networks may have the same weights and compute different things; their draws must not be mixed."""
+    """Two networks may have the same weights and compute different things; their draws must not be
+    mixed.
+    """
     try:
         known = json.loads(path.read_text())["probe"]
     except (OSError, ValueError, KeyError):
         _write(path, json.dumps(about | {"probe": probe}, sort_keys=True))
         return
     scale = np.abs(np.nan_to_num(probe, posinf=0.0, neginf=0.0)).max(initial=0.0)
-    if len(known) != len(probe) or not np.allclose(known, probe, rtol=0, atol=0.02 * scale, equal_nan=True):
-        raise InputError(f"{path.parent} has draws of a network with the same weights that computes something else: "
-                         f"`aces scratch --remove {path.parent.name[:8]}` removes them")
+    if len(known) != len(probe) or not np.allclose(
+        known, probe, rtol=0, atol=0.02 * scale, equal_nan=True
+    ):
+        raise InputError(
+            f"{path.parent} has draws of a network with the same weights that computes something else: "
+            f"`aces scratch --remove {path.parent.name[:8]}` removes them"
+        )
 
 
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the scratch folder {folder} cannot be made ({error.strerror}): is its parent writable?") from None
+        raise InputError(
+            f"the scratch folder {folder} cannot be made ({error.strerror}): is its parent writable?"
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -168,7 +198,9 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text)
         os.replace(temporary, path)
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): make room and run again") from None
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): make room and run again"
+        ) from None
 
 
 def _owner(folder: Path) -> str:

@@ -1,4 +1,6 @@
-"""How draws are cut into units of work: what a worker does at one go, and the most that a kill can lose of it."""
+"""How draws are cut into units of work: what a worker does at one go, and the most that a kill can
+lose of it.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from aces.counts import Round
+from aces.rule.counts import Round
 
 
 class Piece(NamedTuple):
@@ -39,12 +41,19 @@ class Unit:
         return f"{int(self.round)}:" + ",".join(".".join(map(str, piece)) for piece in self.pieces)
 
 
-def cut(round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk: int, rows: int) -> Iterator[Unit]:
-    """The draws `start .. stop` of the images, in units of one chunk, or of as many small ones as fill `rows` draws."""
+def cut(
+    round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk: int, rows: int
+) -> Iterator[Unit]:
+    """The draws `start .. stop` of the images, in units of one chunk, or of as many small ones as
+    fill `rows` draws.
+    """
     start, stop = int(start), int(stop)
     assert start % chunk == 0, "chunks are whole, except the last of a round"
-    pieces = (Piece(int(image), place // chunk, min(chunk, stop - place))
-              for image in images for place in range(start, stop, chunk))
+    pieces = (
+        Piece(int(image), place // chunk, min(chunk, stop - place))
+        for image in images
+        for place in range(start, stop, chunk)
+    )
     while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
         yield Unit(round, unit)
 

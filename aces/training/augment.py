@@ -8,16 +8,20 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Views:
-    """One random view of every training image; drawn for all images, so that any order or share of them agrees."""
+    """One random view of every training image; drawn for all images, so that any order or share of
+    them agrees.
+    """
 
-    shift: Tensor   # (N, 2) int64: rows and columns, in [-padding, padding]
+    shift: Tensor  # (N, 2) int64: rows and columns, in [-padding, padding]
     mirror: Tensor  # (N,) bool
 
 
 def draw_views(shape: tuple[int, ...], generator: torch.Generator) -> Views:
-    """Views for images of `shape` (N, H, W, C): shifts by up to an eighth of the side, and mirror images of photographs.
+    """Views for images of `shape` (N, H, W, C): shifts by up to an eighth of the side, and mirror
+    images of photographs.
 
-    Grey images are digits or letters here, which a mirror makes another class: they are not flipped.
+    Grey images are digits or letters here, which a mirror makes another class: they are not
+    flipped.
     """
     count, height, _, channels = shape
     padding = height // 8
@@ -27,7 +31,8 @@ def draw_views(shape: tuple[int, ...], generator: torch.Generator) -> Views:
 
 
 def crop(images: Tensor, rows: Tensor, views: Views) -> Tensor:
-    """The views of images[rows]: uint8 (N, H, W, C) -> float32 (B, C, H, W) in [0, 1], channels last.
+    """The views of images[rows]: uint8 (N, H, W, C) -> float32 (B, C, H, W) in [0, 1], channels
+    last.
 
     What a shift brings in from outside is the reflected image.
     """

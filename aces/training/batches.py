@@ -9,26 +9,34 @@ from torch import Tensor
 class Batch(NamedTuple):
     """A batch of clean images, and how far training is."""
 
-    image: Tensor    # (B, C, H, W) float32 in [0, 1], channels last
-    label: Tensor    # (B,) int64
-    epoch: int = 0   # from 0
+    image: Tensor  # (B, C, H, W) float32 in [0, 1], channels last
+    label: Tensor  # (B,) int64
+    epoch: int = 0  # from 0
     decays: int = 0  # milestones of the schedule that have passed
 
 
 class Loss(NamedTuple):
-    """The loss to minimise, and the scores whose argmax is the prediction (for the training accuracy)."""
+    """The loss to minimise, and the scores whose argmax is the prediction (for the training
+    accuracy).
+    """
 
-    value: Tensor   # ()
+    value: Tensor  # ()
     scores: Tensor  # (B, K)
 
 
 def draw_noise(image: Tensor, *, sigma: float, draws: int, generator: torch.Generator) -> Tensor:
-    """Gaussian noise N(0, sigma^2) for `draws` copies of each image: (draws, B, C, H, W), channels last."""
+    """Gaussian noise N(0, sigma^2) for `draws` copies of each image: (draws, B, C, H, W), channels
+    last.
+    """
     count, channels, height, width = image.shape
-    noise = torch.randn((draws, count, height, width, channels), generator=generator, device=image.device)
+    noise = torch.randn(
+        (draws, count, height, width, channels), generator=generator, device=image.device
+    )
     return noise.mul_(sigma).permute(0, 1, 4, 2, 3)
 
 
 def noisy_copies(image: Tensor, noise: Tensor) -> Tensor:
-    """(B, C, H, W) and (m, B, C, H, W) -> (m B, C, H, W): copy i of image j is row i B + j. Never clipped."""
+    """(B, C, H, W) and (m, B, C, H, W) -> (m B, C, H, W): copy i of image j is row i B + j. Never
+    clipped.
+    """
     return (image + noise).flatten(0, 1)

@@ -1,7 +1,8 @@
 """The state of a training, written after each epoch, so that a killed run goes on where it was.
 
-The last state stays, without the optimiser: a stage that dies between its training and DVC's taking over the network, or
-a second experiment that needs the same network, finds it. `aces scratch` lists and removes states.
+The last state stays, without the optimiser: a stage that dies between its training and DVC's taking
+over the network, or a second experiment that needs the same network, finds it. `aces scratch` lists
+and removes states.
 """
 
 import hashlib
@@ -37,8 +38,12 @@ class Checkpoint:
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            errors.print(f"{self.path.name} is being trained by another process: waiting for it", style="yellow", markup=False,
-                         soft_wrap=True)
+            errors.print(
+                f"{self.path.name} is being trained by another process: waiting for it",
+                style="yellow",
+                markup=False,
+                soft_wrap=True,
+            )
             lock.acquire()
         try:
             yield
@@ -74,11 +79,15 @@ def fingerprint(*parts: object) -> str:
 
 
 def code_digest(loss: Callable, network: nn.Module) -> str | None:
-    """sha256 (hex) of the code that a trained network depends on: this package, the files of the loss and of the network's
-    layers, torch's version. None where some of it is in no file, and so nothing is known of it.
+    """sha256 (hex) of the code that a trained network depends on: this package, the files of the
+    loss and of the network's layers, torch's version. None where some of it is in no file, and so
+    nothing is known of it.
     """
     try:
-        files = {Path(inspect.getsourcefile(it)) for it in (loss, *{type(layer) for layer in network.modules()})}
+        files = {
+            Path(inspect.getsourcefile(it))
+            for it in (loss, *{type(layer) for layer in network.modules()})
+        }
         files |= set(Path(__file__).parent.glob("*.py"))
         return fingerprint(torch.__version__, *sorted(path.read_bytes() for path in files))
     except (TypeError, OSError):

@@ -15,13 +15,21 @@ from aces import params
 from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 
 
-def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator,
-         settings: params.Consistency) -> Loss:
+def loss(
+    network: nn.Module,
+    batch: Batch,
+    *,
+    sigma: float,
+    generator: torch.Generator,
+    settings: params.Consistency,
+) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=settings.draws, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float()
     value = F.cross_entropy(logits, batch.label.repeat(settings.draws))
     log_p = F.log_softmax(logits, dim=1).unflatten(0, (settings.draws, -1))
-    value = value + settings.weight * divergence(log_p).mean() + settings.eta * entropy(log_p).mean()
+    value = (
+        value + settings.weight * divergence(log_p).mean() + settings.eta * entropy(log_p).mean()
+    )
     return Loss(value, log_p.exp().mean(0))
 
 

@@ -1,7 +1,8 @@
 """Several processes, one training: torch's DistributedDataParallel, started by `torchrun`.
 
-Each process takes its share of every batch, so the batch, the order and the augmentation are those of one process;
-the noise is drawn by each process for its own images. Batch norm uses each process's share, as in the published recipes.
+Each process takes its share of every batch, so the batch, the order and the augmentation are those
+of one process; the noise is drawn by each process for its own images. Batch norm uses each
+process's share, as in the published recipes.
 """
 
 import atexit
@@ -16,7 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from aces import runtime
 
-PATIENCE = datetime.timedelta(days=30)  # the others wait while the main process waits for an experiment that trains the same
+PATIENCE = datetime.timedelta(
+    days=30
+)  # the others wait while the main process waits for an experiment that trains the same
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ def join(device: torch.device) -> Group:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is this process's GPU, else the CPU, and `cuda` its GPU; other names are those of the sampler."""
+    """`auto` is this process's GPU, else the CPU, and `cuda` its GPU; other names are those of the
+    sampler.
+    """
     if name in ("auto", "cuda") and torch.cuda.is_available():
         name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     return runtime.devices(name)[0]

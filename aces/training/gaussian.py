@@ -7,7 +7,9 @@ from torch import nn
 from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 
 
-def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator, settings: None) -> Loss:
+def loss(
+    network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator, settings: None
+) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=1, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float()
     return Loss(F.cross_entropy(logits, batch.label), logits)

@@ -1,11 +1,12 @@
 """MACER (Zhai et al., 2020): attack-free training for a large certified radius.
 
-Over k noisy copies of an image, with p the mean softmax and q the mean softmax of beta times the logits:
+Over k noisy copies of an image, with p the mean softmax and q the mean softmax of beta times the
+logits:
 
     -log p[label]  +  lambda * sigma / 2 * max(0, gamma - (ppf(q[top 1]) - ppf(q[top 2])))
 
-the second term only where the top class is the label. The soft radius is sigma / 2 * (ppf(q1) - ppf(q2)), and gamma
-is in units of the difference, as in the published code.
+the second term only where the top class is the label. The soft radius is sigma / 2 * (ppf(q1) -
+ppf(q2)), and gamma is in units of the difference, as in the published code.
 """
 
 import torch
@@ -16,7 +17,14 @@ from aces import params
 from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 
 
-def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator, settings: params.Macer) -> Loss:
+def loss(
+    network: nn.Module,
+    batch: Batch,
+    *,
+    sigma: float,
+    generator: torch.Generator,
+    settings: params.Macer,
+) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=settings.draws, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float().unflatten(0, (settings.draws, -1))
     p = F.softmax(logits, dim=2).mean(0)
@@ -29,9 +37,11 @@ def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Gen
 
 
 def radius_hinge(q: Tensor, label: Tensor, *, sigma: float, gamma: float) -> Tensor:
-    """sigma / 2 * (gamma - gap) for the images that are classified correctly with a gap below gamma: (at most B,).
+    """sigma / 2 * (gamma - gap) for the images that are classified correctly with a gap below
+    gamma: (at most B,).
 
-    The others contribute nothing, so they are left out: a ppf of 0 or 1 is infinite and would spoil the gradient.
+    The others contribute nothing, so they are left out: a ppf of 0 or 1 is infinite and would spoil
+    the gradient.
     """
     with torch.no_grad():
         kept = (q.argmax(1) == label) & (_gap(q) < gamma)

@@ -1,8 +1,8 @@
 """The training methods by name.
 
-A method is a function `loss(network, batch, *, sigma, generator, settings) -> Loss` in a file of its own.
-To add one: write the file, and name it in `LOSSES` (and, for params.yaml, in `aces.params.METHODS`); from
-Python, `Method("mine", loss)` is all that `train_network` needs.
+A method is a function `loss(network, batch, *, sigma, generator, settings) -> Loss` in a file of
+its own. To add one: write the file, and name it in `LOSSES` (and, for params.yaml, in
+`aces.params.METHODS`); from Python, `Method("mine", loss)` is all that `train_network` needs.
 """
 
 from collections.abc import Callable
@@ -42,6 +42,7 @@ def standard() -> Method:
 def resolve(certify: params.Certify, sigma: float) -> Method:
     """The certification network's method, with its settings for `sigma`."""
     settings = certify.settings(sigma)
-    # SmoothAdv's published recipes count noisy copies: a batch of 256 with m = 8 is 8 steps of 32 images.
+    # SmoothAdv's published recipes count noisy copies: a batch of 256 with m = 8 is 8 steps of 32
+    # images.
     split = settings.draws if certify.method == "smoothadv" else 1
     return Method(certify.method, LOSSES[certify.method], settings, split)

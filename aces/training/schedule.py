@@ -4,14 +4,16 @@ from bisect import bisect_right
 
 from aces.params import Train
 
-PEAK = 0.25   # the share of a one-cycle schedule after which the learning rate falls
-DECAY = 0.1   # at each milestone of a step schedule
+PEAK = 0.25  # the share of a one-cycle schedule after which the learning rate falls
+DECAY = 0.1  # at each milestone of a step schedule
 
 
 def learning_rate(settings: Train, *, time: float) -> float:
-    """The learning rate at `time`, in epochs from 0 to `settings.epochs` (fractions within an epoch).
+    """The learning rate at `time`, in epochs from 0 to `settings.epochs` (fractions within an
+    epoch).
 
-    `one-cycle` rises linearly to lr, then falls linearly to 0; `step` is lr times 0.1 for each milestone passed.
+    `one-cycle` rises linearly to lr, then falls linearly to 0; `step` is lr times 0.1 for each
+    milestone passed.
     """
     if settings.schedule == "step":
         return settings.lr * DECAY ** decays(settings, epoch=int(time))

@@ -1,11 +1,13 @@
 """SmoothAdv (Salman et al., 2019): adversarial training of the smoothed classifier.
 
-The attack looks for a perturbation of the image, of norm at most epsilon, that raises the loss of the mean prediction
-over m noisy copies; the network then trains on the same m copies of the perturbed image. It attacks in evaluation
-mode, from a perturbation of 0, and epsilon grows over the first epochs.
+The attack looks for a perturbation of the image, of norm at most epsilon, that raises the loss of
+the mean prediction over m noisy copies; the network then trains on the same m copies of the
+perturbed image. It attacks in evaluation mode, from a perturbation of 0, and epsilon grows over the
+first epochs.
 
-DDN (Rony et al., 2019) decouples the direction and the norm of the perturbation: the norm shrinks where
-the copies are misclassified and grows elsewhere. The published code rounds its images to 256 levels; we do not.
+DDN (Rony et al., 2019) decouples the direction and the norm of the perturbation: the norm shrinks
+where the copies are misclassified and grows elsewhere. The published code rounds its images to 256
+levels; we do not.
 """
 
 import math
@@ -22,8 +24,14 @@ DDN_GAMMA = 0.05  # the published change of the norm per step
 DDN_FLOOR = 0.01  # the last step's length; the first approaches 1 with many steps
 
 
-def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator,
-         settings: params.SmoothAdv) -> Loss:
+def loss(
+    network: nn.Module,
+    batch: Batch,
+    *,
+    sigma: float,
+    generator: torch.Generator,
+    settings: params.SmoothAdv,
+) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=settings.draws, generator=generator)
     epsilon = warmed_up(settings, epoch=batch.epoch)
     network.eval()
@@ -41,7 +49,9 @@ def warmed_up(settings: params.SmoothAdv, *, epoch: int) -> float:
 
 
 def pgd(network: nn.Module, batch: Batch, noise: Tensor, *, epsilon: float, steps: int) -> Tensor:
-    """Projected gradient ascent in steps of 2 epsilon / steps: a perturbation (B, C, H, W) of norm at most epsilon."""
+    """Projected gradient ascent in steps of 2 epsilon / steps: a perturbation (B, C, H, W) of norm
+    at most epsilon.
+    """
     delta = torch.zeros_like(batch.image)
     for _ in range(steps):
         _, direction = _ascend(network, batch, noise, delta)
@@ -51,36 +61,51 @@ def pgd(network: nn.Module, batch: Batch, noise: Tensor, *, epsilon: float, step
 
 
 def ddn(network: nn.Module, batch: Batch, noise: Tensor, *, epsilon: float, steps: int) -> Tensor:
-    """The smallest perturbation tried that fools the mean prediction, of norm at most epsilon; 0 where none did."""
+    """The smallest perturbation tried that fools the mean prediction, of norm at most epsilon; 0
+    where none did.
+    """
     delta, best = torch.zeros_like(batch.image), torch.zeros_like(batch.image)
-    worst = _norm(torch.maximum(batch.image, 1 - batch.image))  # no perturbation within [0, 1] is longer
+    worst = _norm(
+        torch.maximum(batch.image, 1 - batch.image)
+    )  # no perturbation within [0, 1] is longer
     norm, best_norm = torch.full_like(worst, epsilon), worst
     for step in range(steps):
         p, direction = _ascend(network, batch, noise, delta)
         fooled = _columns(p.argmax(1) != batch.label)
         better = fooled & (_norm(delta) < best_norm)
-        best, best_norm = torch.where(better, delta, best), torch.where(better, _norm(delta), best_norm)
+        best, best_norm = (
+            torch.where(better, delta, best),
+            torch.where(better, _norm(delta), best_norm),
+        )
         length = DDN_FLOOR + (1 - DDN_FLOOR) * (1 + math.cos(math.pi * (step + 1) / steps)) / 2
         delta = delta + length * direction
-        norm = torch.minimum(torch.where(fooled, norm * (1 - DDN_GAMMA), norm * (1 + DDN_GAMMA)), worst)
+        norm = torch.minimum(
+            torch.where(fooled, norm * (1 - DDN_GAMMA), norm * (1 + DDN_GAMMA)), worst
+        )
         delta = _in_range(batch.image, delta * norm / _norm(delta))
     return best * (epsilon / _norm(best)).clamp(max=1)
 
 
 def smoothed_loss(logits: Tensor, label: Tensor, *, draws: int) -> tuple[Tensor, Tensor]:
-    """-log of the mean softmax over the draws at the label, (B,), and that mean, (B, K); logits: (draws B, K)."""
+    """-log of the mean softmax over the draws at the label, (B,), and that mean, (B, K); logits:
+    (draws B, K).
+    """
     log_p = F.log_softmax(logits.float(), dim=1).unflatten(0, (draws, -1))
     log_mean = torch.logsumexp(log_p, dim=0) - math.log(draws)
     return F.nll_loss(log_mean, label, reduction="none"), log_mean.exp().detach()
 
 
-def _ascend(network: nn.Module, batch: Batch, noise: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean prediction at `delta`, (B, K), and the direction of steepest ascent, of norm 1 for each image."""
+def _ascend(
+    network: nn.Module, batch: Batch, noise: Tensor, delta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The mean prediction at `delta`, (B, K), and the direction of steepest ascent, of norm 1 for
+    each image.
+    """
     delta = delta.detach().requires_grad_()
     with torch.enable_grad():
         logits = network(noisy_copies(batch.image + delta, noise))
         losses, p = smoothed_loss(logits, batch.label, draws=len(noise))
-        gradient, = torch.autograd.grad(losses.sum(), delta)
+        (gradient,) = torch.autograd.grad(losses.sum(), delta)
     return p, gradient / _norm(gradient)
 
 
@@ -90,7 +115,9 @@ def _in_range(image: Tensor, delta: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor) -> Tensor:
-    """The l2 norm of each image, (B, 1, 1, 1); never 0, so that a zero gradient gives no step instead of NaN."""
+    """The l2 norm of each image, (B, 1, 1, 1); never 0, so that a zero gradient gives no step
+    instead of NaN.
+    """
     return _columns(x.flatten(1).norm(dim=1).clamp_min(1e-12))
 
 

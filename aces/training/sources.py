@@ -1,4 +1,6 @@
-"""Training images as batches: an array lives on the device as one tensor, a folder is read by worker processes."""
+"""Training images as batches: an array lives on the device as one tensor, a folder is read by
+worker processes.
+"""
 
 import math
 import os
@@ -39,16 +41,26 @@ class FolderSource:
     """Image files, decoded, cropped and flipped by worker processes while the network trains."""
 
     def __init__(self, data: TrainSet, device: torch.device):
-        # One array of names: a list of a million paths would be copied to each worker, piece by piece, in every epoch.
+        # One array of names: a list of a million paths would be copied to each worker, piece by
+        # piece, in every epoch.
         self.names = np.array([os.fsencode(path) for path in data.image])
         self.label, self.device = torch.from_numpy(data.label), device
 
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        share = runtime.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's processes share the machine
-        loader = DataLoader(_Files(self.names, seed), batch_sampler=order.tolist(), pin_memory=self.device.type == "cuda",
-                            num_workers=min(MAX_WORKERS, max(1, share)))
+        share = runtime.cores() // int(
+            os.environ.get("LOCAL_WORLD_SIZE", 1)
+        )  # torchrun's processes share the machine
+        loader = DataLoader(
+            _Files(self.names, seed),
+            batch_sampler=order.tolist(),
+            pin_memory=self.device.type == "cuda",
+            num_workers=min(MAX_WORKERS, max(1, share)),
+        )
         for rows, image in zip(order, _in_one_line(loader), strict=True):
-            yield image.to(self.device, non_blocking=True).float().div_(255).permute(0, 3, 1, 2), self.label[rows].to(self.device)
+            yield (
+                image.to(self.device, non_blocking=True).float().div_(255).permute(0, 3, 1, 2),
+                self.label[rows].to(self.device),
+            )
 
 
 def _in_one_line(loader: DataLoader) -> Iterator[Tensor]:
@@ -56,16 +68,24 @@ def _in_one_line(loader: DataLoader) -> Iterator[Tensor]:
     try:
         yield from loader
     except InputError as error:
-        raise InputError(str(error).strip().splitlines()[-1].partition("InputError: ")[2] or str(error)) from None
+        raise InputError(
+            str(error).strip().splitlines()[-1].partition("InputError: ")[2] or str(error)
+        ) from None
 
 
 def open_source(data: TrainSet, device: torch.device) -> ArraySource | FolderSource:
-    return ArraySource(data, device) if isinstance(data.image, np.ndarray) else FolderSource(data, device)
+    return (
+        ArraySource(data, device)
+        if isinstance(data.image, np.ndarray)
+        else FolderSource(data, device)
+    )
 
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a folder as random crops; the crop depends on (seed, file) only, never on the worker."""
+    """The files of a folder as random crops; the crop depends on (seed, file) only, never on the
+    worker.
+    """
 
     names: np.ndarray  # (N,) bytes: the files' paths
     seed: int
@@ -79,15 +99,23 @@ class _Files:
         try:
             with Image.open(path) as file:
                 box = random_box(file.width, file.height, random)
-                image = file.convert("RGB").resize((FOLDER_SIZE, FOLDER_SIZE), Image.Resampling.BILINEAR, box=box)
+                image = file.convert("RGB").resize(
+                    (FOLDER_SIZE, FOLDER_SIZE), Image.Resampling.BILINEAR, box=box
+                )
         except OSError as error:
-            raise InputError(f"training image {path} cannot be read ({error}): replace or remove it") from None
+            raise InputError(
+                f"training image {path} cannot be read ({error}): replace or remove it"
+            ) from None
         pixels = torch.from_numpy(np.array(image))
         return pixels.flip(1) if random.random() < 0.5 else pixels
 
 
-def random_box(width: int, height: int, random: np.random.Generator) -> tuple[float, float, float, float]:
-    """A random part of an image (left, top, right, bottom): 8 % to 100 % of its area, sides 3:4 to 4:3, as usual for ImageNet."""
+def random_box(
+    width: int, height: int, random: np.random.Generator
+) -> tuple[float, float, float, float]:
+    """A random part of an image (left, top, right, bottom): 8 % to 100 % of its area, sides 3:4 to
+    4:3, as usual for ImageNet.
+    """
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))

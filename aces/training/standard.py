@@ -7,6 +7,8 @@ from torch import nn
 from aces.training.batches import Batch, Loss
 
 
-def loss(network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator, settings: None) -> Loss:
+def loss(
+    network: nn.Module, batch: Batch, *, sigma: float, generator: torch.Generator, settings: None
+) -> Loss:
     logits = network(batch.image).float()
     return Loss(F.cross_entropy(logits, batch.label), logits)

@@ -1,8 +1,9 @@
-"""torchvision, also beside a CPU build of torch: `from aces.models.vision import torchvision`.
+"""torchvision, also beside a CPU build of torch: `from aces.vision import torchvision`.
 
-The registry's torchvision is built for CUDA. Beside a CPU torch its compiled operators do not load, and its
-import fails at the first one it wants to extend. Only detection networks ever call them, so declaring their
-schemas lets models, datasets and transforms work. Where the import succeeds nothing is done.
+The registry's torchvision is built for CUDA. Beside a CPU torch its compiled operators do not load,
+and its import fails at the first one it wants to extend. Only detection networks ever call them, so
+declaring their schemas lets models, datasets and transforms work. Where the import succeeds nothing
+is done.
 """
 
 import importlib

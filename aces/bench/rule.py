@@ -1,12 +1,14 @@
-"""How fast the rule is: vectorised over images and thetas, against the algorithm boxes as a loop, in one run."""
+"""How fast the rule is: vectorised over images and thetas, against the algorithm boxes as a loop,
+in one run.
+"""
 
 import time
 
 import numpy as np
 from scipy.stats import beta, binom, norm
 
-from aces import composition, metrics
-from aces.counts import BINS, Counts, Round, Settings
+from aces.rule import composition, metrics
+from aces.rule.counts import BINS, Counts, Round, Settings
 
 IMAGES, CLASSES, N0, N, N_PREDICT = 500, 10, 100, 100_000, 10_000
 THETAS = np.arange(BINS + 1) / BINS
@@ -16,8 +18,10 @@ LOOPED = 1000  # pairs of image and theta that the loop answers
 
 
 def measure_rule(repeats: int = 3, *, seed: int = 0) -> dict:
-    """Seconds for CERTIFY, PREDICT and all metrics of 500 images, 1,001 thetas and 10 classes, and how much faster that
-    is than the loop (`ratio`), which is timed on a sample of the pairs and must give the same answers (`agree`)."""
+    """Seconds for CERTIFY, PREDICT and all metrics of 500 images, 1,001 thetas and 10 classes, and
+    how much faster that is than the loop (`ratio`), which is timed on a sample of the pairs and
+    must give the same answers (`agree`).
+    """
     rng = np.random.default_rng(seed)
     counts = typical_counts(rng)
     core = np.where(rng.random(IMAGES) < 0.9, counts.label, rng.integers(0, CLASSES, IMAGES))
@@ -28,14 +32,27 @@ def measure_rule(repeats: int = 3, *, seed: int = 0) -> dict:
         natural = composition.predict(counts, core, alpha=ALPHA, thetas=THETAS)
         metrics.curve(outcomes, natural, counts.label, thetas=THETAS, radii=RADII)
         seconds.append(time.perf_counter() - start)
-    pairs = np.stack([rng.integers(0, IMAGES, LOOPED), rng.integers(0, len(THETAS), LOOPED)], axis=1)
+    pairs = np.stack(
+        [rng.integers(0, IMAGES, LOOPED), rng.integers(0, len(THETAS), LOOPED)], axis=1
+    )
     start = time.perf_counter()
     answers = [_answer(counts, core, i, t) for i, t in pairs]
     looped = (time.perf_counter() - start) * outcomes.route.size / LOOPED
-    agree = all((prediction, guess) == (outcomes.prediction[i, t], natural[i, t]) and np.isclose(radius, outcomes.radius[i, t], rtol=1e-9)
-                for (prediction, radius, guess), (i, t) in zip(answers, pairs))
-    return {"images": IMAGES, "thetas": len(THETAS), "classes": CLASSES, "n": N, "seconds": min(seconds), "loop_seconds": looped,
-            "ratio": looped / min(seconds), "agree": agree}
+    agree = all(
+        (prediction, guess) == (outcomes.prediction[i, t], natural[i, t])
+        and np.isclose(radius, outcomes.radius[i, t], rtol=1e-9)
+        for (prediction, radius, guess), (i, t) in zip(answers, pairs)
+    )
+    return {
+        "images": IMAGES,
+        "thetas": len(THETAS),
+        "classes": CLASSES,
+        "n": N,
+        "seconds": min(seconds),
+        "loop_seconds": looped,
+        "ratio": looped / min(seconds),
+        "agree": agree,
+    }
 
 
 def typical_counts(rng: np.random.Generator) -> Counts:
@@ -44,19 +61,35 @@ def typical_counts(rng: np.random.Generator) -> Counts:
     label = rng.integers(0, CLASSES, IMAGES)
     classes = (1 - ease)[:, None] * rng.dirichlet(np.ones(CLASSES), IMAGES)
     classes[np.arange(IMAGES), label] += ease
-    scores = np.diff(beta.cdf(np.arange(BINS + 2) / (BINS + 1), 1 + 12 * (1 - ease[:, None]), 1 + 12 * ease[:, None]), axis=1)
+    scores = np.diff(
+        beta.cdf(
+            np.arange(BINS + 2) / (BINS + 1), 1 + 12 * (1 - ease[:, None]), 1 + 12 * ease[:, None]
+        ),
+        axis=1,
+    )
     scores /= scores.sum(axis=1, keepdims=True)
     rounds = (N0, N, N_PREDICT)
     counted = np.stack([rng.multinomial(n, classes) for n in rounds])
     entropy = np.stack([rng.multinomial(n, scores) for n in rounds])
-    return Counts(classes=counted, entropy=entropy, joint=np.zeros_like(entropy[0]), invalid=np.zeros((3, IMAGES), np.int64),
-                  index=np.arange(IMAGES), label=label, guess=counted[Round.GUESS].argmax(axis=1),
-                  settings=Settings(sigma=SIGMA, n0=N0, n=N, n_predict=N_PREDICT, seed=0, chunk=N, model="none"))
+    return Counts(
+        classes=counted,
+        entropy=entropy,
+        joint=np.zeros_like(entropy[0]),
+        invalid=np.zeros((3, IMAGES), np.int64),
+        index=np.arange(IMAGES),
+        label=label,
+        guess=counted[Round.GUESS].argmax(axis=1),
+        settings=Settings(
+            sigma=SIGMA, n0=N0, n=N, n_predict=N_PREDICT, seed=0, chunk=N, model="none"
+        ),
+    )
 
 
 def _answer(counts: Counts, core: np.ndarray, i: int, t: int) -> tuple[int, float, int]:
-    """CERTIFY's class and radius and PREDICT's class for one image and theta: what a loop over both would do."""
-    votes = counts.entropy[:, i, :t + 1].sum(axis=1)
+    """CERTIFY's class and radius and PREDICT's class for one image and theta: what a loop over both
+    would do.
+    """
+    votes = counts.entropy[:, i, : t + 1].sum(axis=1)
     prediction, radius = _certify(counts, int(core[i]), i, votes)
     return prediction, radius, _predict(counts, int(core[i]), i, t, int(votes[Round.PREDICT]))
 
@@ -79,7 +112,9 @@ def _predict(counts: Counts, core: int, i: int, t: int, ones: int) -> int:
     classes = counts.classes[Round.PREDICT, i]
     guess = int(classes.argmax())
     n_a, n_b = int(classes[guess]), int(np.delete(classes, guess).max())
-    sure = n_a > n_b and 2 * binom.sf(n_a - 1, n_a + n_b, 0.5) <= (ALPHA if t == BINS else ALPHA / 2)
+    sure = n_a > n_b and 2 * binom.sf(n_a - 1, n_a + n_b, 0.5) <= (
+        ALPHA if t == BINS else ALPHA / 2
+    )
     majority = max(ones, N_PREDICT - ones)
     decided = 2 * binom.sf(majority - 1, N_PREDICT, 0.5) <= ALPHA
     if decided and majority == ones and sure:

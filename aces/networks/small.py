@@ -15,7 +15,9 @@ class ResidualBlock(nn.Module):
         self.norm1 = nn.BatchNorm2d(width_out)
         self.conv2 = nn.Conv2d(width_out, width_out, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(width_out)
-        self.shortcut = nn.Sequential(nn.Conv2d(width_in, width_out, 1, stride, bias=False), nn.BatchNorm2d(width_out))
+        self.shortcut = nn.Sequential(
+            nn.Conv2d(width_in, width_out, 1, stride, bias=False), nn.BatchNorm2d(width_out)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
@@ -23,13 +25,20 @@ class ResidualBlock(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """A stem, then a residual block of stride 2 for each further width, mean pooling, a linear layer."""
+    """A stem, then a residual block of stride 2 for each further width, mean pooling, a linear
+    layer.
+    """
 
     def __init__(self, *, num_classes: int, channels: int, widths: Sequence[int], stem_stride: int):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(channels, widths[0], 3, stem_stride, padding=1, bias=False),
-                                  nn.BatchNorm2d(widths[0]), nn.ReLU())
-        self.blocks = nn.Sequential(*(ResidualBlock(a, b, stride=2) for a, b in zip(widths, widths[1:])))
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, widths[0], 3, stem_stride, padding=1, bias=False),
+            nn.BatchNorm2d(widths[0]),
+            nn.ReLU(),
+        )
+        self.blocks = nn.Sequential(
+            *(ResidualBlock(a, b, stride=2) for a, b in zip(widths, widths[1:]))
+        )
         self.head = nn.Linear(widths[-1], num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -38,12 +47,16 @@ class SmallResNet(nn.Module):
 
 def small(num_classes: int, channels: int) -> SmallResNet:
     """The certification network of the default profile."""
-    return SmallResNet(num_classes=num_classes, channels=channels, widths=(32, 64, 128), stem_stride=2)
+    return SmallResNet(
+        num_classes=num_classes, channels=channels, widths=(32, 64, 128), stem_stride=2
+    )
 
 
 def small_core(num_classes: int, channels: int) -> SmallResNet:
     """The core network of the default profile."""
-    return SmallResNet(num_classes=num_classes, channels=channels, widths=(16, 32, 64, 128), stem_stride=1)
+    return SmallResNet(
+        num_classes=num_classes, channels=channels, widths=(16, 32, 64, 128), stem_stride=1
+    )
 
 
 def tiny(num_classes: int, channels: int) -> SmallResNet:

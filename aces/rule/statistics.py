@@ -1,7 +1,7 @@
 """Bounds, tests and radii: what a number of successes says about a probability.
 
-Notation, after Cohen et al. (2019): `k` successes in `n` independent draws of probability p; `alpha` the
-probability that a statement is false. Everything broadcasts; numpy and scipy only.
+Notation, after Cohen et al. (2019): `k` successes in `n` independent draws of probability p;
+`alpha` the probability that a statement is false. Everything broadcasts; numpy and scipy only.
 """
 
 from decimal import ROUND_FLOOR, Decimal
@@ -15,8 +15,8 @@ from aces.errors import InputError
 def lower_bound(k, n, *, alpha) -> np.ndarray:
     """With probability >= 1 - alpha, `lower_bound(k, n, alpha=alpha) <= p`.
 
-    k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast.
-    One-sided Clopper and Pearson (1934): the p at which k or more successes have probability alpha; 0 at k = 0.
+    k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast. One-sided Clopper and Pearson
+    (1934): the p at which k or more successes have probability alpha; 0 at k = 0.
     """
     k, n, alpha = _checked(k, n, alpha)
     if _same(alpha) and _worth_a_table(k, n):
@@ -25,15 +25,19 @@ def lower_bound(k, n, *, alpha) -> np.ndarray:
 
 
 def upper_bound(k, n, *, alpha) -> np.ndarray:
-    """With probability >= 1 - alpha, `p <= upper_bound(k, n, alpha=alpha)`: the mirror of `lower_bound`."""
+    """With probability >= 1 - alpha, `p <= upper_bound(k, n, alpha=alpha)`: the mirror of
+    `lower_bound`.
+    """
     return 1.0 - lower_bound(np.asarray(n) - np.asarray(k), n, alpha=alpha)
 
 
 def radius(p_lower, *, sigma) -> np.ndarray:
-    """The l2 radius within which an event of probability >= p_lower under N(0, sigma^2) keeps the majority.
+    """The l2 radius within which an event of probability >= p_lower under N(0, sigma^2) keeps the
+    majority.
 
-    `sigma * ppf(p_lower)`, and 0 where p_lower <= 1/2; one ulp down, so that rounding never enlarges it.
-    Cohen et al. (2019), Theorem 1 with p_B <= 1 - p_A. Infinite at p_lower = 1, which no bound reaches.
+    `sigma * ppf(p_lower)`, and 0 where p_lower <= 1/2; one ulp down, so that rounding never
+    enlarges it. Cohen et al. (2019), Theorem 1 with p_B <= 1 - p_A. Infinite at p_lower = 1, which
+    no bound reaches.
     """
     if not np.all(np.asarray(sigma) > 0):
         raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
@@ -43,12 +47,16 @@ def radius(p_lower, *, sigma) -> np.ndarray:
 
 
 def max_radius(n, *, sigma, alpha) -> np.ndarray:
-    """The largest radius n draws can certify: all of them agree. No average certified radius exceeds it."""
+    """The largest radius n draws can certify: all of them agree. No average certified radius
+    exceeds it.
+    """
     return radius(lower_bound(n, n, alpha=alpha), sigma=sigma)
 
 
 def two_sided_p_value(k, n) -> np.ndarray:
-    """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2 as k."""
+    """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2
+    as k.
+    """
     k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
     if _worth_a_table(k, n):
         return _tabulated(lambda k: _two_tails(k, n.flat[0]), k, n.flat[0])
@@ -58,21 +66,28 @@ def two_sided_p_value(k, n) -> np.ndarray:
 def is_majority(k, n, *, alpha) -> np.ndarray:
     """Whether k of n is a majority, by the two-sided test at `alpha`.
 
-    Two-sided, because the candidate is picked from the draws that test it: the winner of a multinomial beats its
-    runner-up (k against n - k) falsely with probability <= alpha (Hung and Fithian, 2019, rank verification).
+    Two-sided, because the candidate is picked from the draws that test it: the winner of a
+    multinomial beats its runner-up (k against n - k) falsely with probability <= alpha (Hung and
+    Fithian, 2019, rank verification).
     """
     k, n = np.asarray(k), np.asarray(n)
     return (2 * k > n) & (two_sided_p_value(k, n) <= alpha)
 
 
 def floor_digits(value: float, digits: int) -> str:
-    """`value` for display, rounded down to `digits` decimals: what is shown never exceeds what is certified."""
-    return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR))
+    """`value` for display, rounded down to `digits` decimals: what is shown never exceeds what is
+    certified.
+    """
+    return str(
+        Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR)
+    )
 
 
 def check_alpha(alpha) -> None:
     if not np.all((np.asarray(alpha) > 0) & (np.asarray(alpha) < 1)):
-        raise InputError(f"alpha={alpha} not in (0, 1): it is the probability that an answer may be wrong, such as 0.001")
+        raise InputError(
+            f"alpha={alpha} not in (0, 1): it is the probability that an answer may be wrong, such as 0.001"
+        )
 
 
 def _checked(k, n, alpha) -> list[np.ndarray]:

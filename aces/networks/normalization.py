@@ -1,4 +1,6 @@
-"""Normalisation as part of the network, so that noise is added to [0, 1] pixels and sigma is in their units."""
+"""Normalisation as part of the network, so that noise is added to [0, 1] pixels and sigma is in
+their units.
+"""
 
 from collections.abc import Sequence
 

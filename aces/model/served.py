@@ -2,6 +2,6 @@
 
 from mlflow.models import set_model
 
-from aces.serving import Served
+from aces.model.serving import Served
 
 set_model(Served())

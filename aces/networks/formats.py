@@ -8,8 +8,8 @@
 | torchvision, timm, plain state dicts           | `{name: tensor}`, as pickle or safetensors               |
 | this project                                   | safetensors with a header                                |
 
-Pickles are read with `weights_only=True` alone: a file that holds anything but tensors and plain values is
-refused before any of it runs.
+Pickles are read with `weights_only=True` alone: a file that holds anything but tensors and plain
+values is refused before any of it runs.
 """
 
 import json
@@ -23,11 +23,24 @@ import torch
 from torch import Tensor
 
 from aces.errors import InputError
-from aces.models.files import read_metadata
+from aces.networks.files import read_metadata
 
-SMOOTHING, MACER, LANET, PLAIN, OWN = "Cohen et al.", "MACER", "LaNet", "state dict", "ACES safetensors"
-UNCHECKED = "unchecked"  # in the header of a file that was imported by rule, without images to try it on
-PREFIXES = ("module.", "1.", "model.", "network.")  # DataParallel, Sequential(normalise, network), common wrappers
+SMOOTHING, MACER, LANET, PLAIN, OWN = (
+    "Cohen et al.",
+    "MACER",
+    "LaNet",
+    "state dict",
+    "ACES safetensors",
+)
+UNCHECKED = (
+    "unchecked"  # in the header of a file that was imported by rule, without images to try it on
+)
+PREFIXES = (
+    "module.",
+    "1.",
+    "model.",
+    "network.",
+)  # DataParallel, Sequential(normalise, network), common wrappers
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class Weights:
     arch: str | None = None
     mean: tuple[float, ...] | None = None  # the normalisation, where the file has it
     std: tuple[float, ...] | None = None
-    checked: bool = True                   # whether that normalisation is known to be right
+    checked: bool = True  # whether that normalisation is known to be right
 
 
 def read_weights(path: str | Path) -> Weights:
@@ -58,7 +71,11 @@ def read_weights(path: str | Path) -> Weights:
     if isinstance(tree.get("net"), dict):
         return _weights(path, MACER, tree["net"])
     if isinstance(tree.get("model_state_dict"), dict):
-        return _weights(path, LANET if "stem.0.weight" in tree["model_state_dict"] else PLAIN, tree["model_state_dict"])
+        return _weights(
+            path,
+            LANET if "stem.0.weight" in tree["model_state_dict"] else PLAIN,
+            tree["model_state_dict"],
+        )
     return _weights(path, PLAIN, tree)
 
 
@@ -68,12 +85,22 @@ def _read_safetensors(path: Path) -> Weights:
             own = "aces" in (file.metadata() or {})
         state = safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"checkpoint {path} is damaged or truncated ({error}): get it again") from None
+        raise InputError(
+            f"checkpoint {path} is damaged or truncated ({error}): get it again"
+        ) from None
     if not own:
         return _weights(path, PLAIN, state)
     header = read_metadata(path)
     mean, std = (tuple(json.loads(header[part])) for part in ("mean", "std"))
-    return _weights(path, OWN, state, arch=header["arch"], mean=mean, std=std, checked=header.get("normalization") != UNCHECKED)
+    return _weights(
+        path,
+        OWN,
+        state,
+        arch=header["arch"],
+        mean=mean,
+        std=std,
+        checked=header.get("normalization") != UNCHECKED,
+    )
 
 
 def _unpickle(path: Path):
@@ -83,27 +110,39 @@ def _unpickle(path: Path):
         if "truncated" in str(error):
             raise InputError(f"checkpoint {path} is damaged or truncated: get it again") from None
         reasons = [line.strip() for line in str(error).splitlines() if "nsupported" in line]
-        raise InputError(f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was run "
-                         f"({reasons[0] if reasons else 'not a pickle of tensors'}): where you trust it, save its "
-                         "state dict alone, `torch.save(model.state_dict(), ...)`") from None
+        raise InputError(
+            f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was run "
+            f"({reasons[0] if reasons else 'not a pickle of tensors'}): where you trust it, save its "
+            "state dict alone, `torch.save(model.state_dict(), ...)`"
+        ) from None
     except Exception as error:  # each kind of damage raises another exception in torch
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"checkpoint {path} is damaged or truncated ({reason}): get it again") from None
+        raise InputError(
+            f"checkpoint {path} is damaged or truncated ({reason}): get it again"
+        ) from None
 
 
 def _weights(path: Path, format: str, state: dict, **known) -> Weights:
     strangers = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if strangers or not state:
-        raise InputError(f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): "
-                         "expected a state dict, or one under state_dict, net or model_state_dict")
+        raise InputError(
+            f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): "
+            "expected a state dict, or one under state_dict, net or model_state_dict"
+        )
     if "normalize.mean" in state:  # the state dict of a network of ours
-        known = {part: tuple(state[f"normalize.{part}"].flatten().tolist()) for part in ("mean", "std")} | known
-        state = {name: tensor for name, tensor in state.items() if not name.startswith("normalize.")}
+        known = {
+            part: tuple(state[f"normalize.{part}"].flatten().tolist()) for part in ("mean", "std")
+        } | known
+        state = {
+            name: tensor for name, tensor in state.items() if not name.startswith("normalize.")
+        }
     return Weights(format=format, state=_without_prefix(state), **known)
 
 
 def _without_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in state):
-            return _without_prefix({name.removeprefix(prefix): tensor for name, tensor in state.items()})
+            return _without_prefix(
+                {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+            )
     return state

@@ -1,19 +1,21 @@
-"""Fewer draws, the same guarantee: bounds over several looks, and a test that may be read at any time.
+"""Fewer draws, the same guarantee: bounds over several looks, and a test that may be read at any
+time.
 
 Two ways to stop early soundly; k successes in t draws of probability p.
-- Group-sequential: the looks are fixed beforehand and share alpha, so the largest bound over the looks made is a lower
-  bound at 1 - alpha (union bound), and the first answer is right at 1 - alpha, however it was decided to stop. They give
-  a full radius.
-- An anytime-valid test of p <= p0: it may be read after any draw, for as long as one likes (Ville's inequality). It
-  gives a yes or no for one p0: 1/2 for a class or a selection, Phi(r / sigma) for a radius r.
+- Group-sequential: the looks are fixed beforehand and share alpha, so the largest bound over the
+  looks made is a lower bound at 1 - alpha (union bound), and the first answer is right at 1 -
+  alpha, however it was decided to stop. They give a full radius.
+- An anytime-valid test of p <= p0: it may be read after any draw, for as long as one likes (Ville's
+  inequality). It gives a yes or no for one p0: 1/2 for a class or a selection, Phi(r / sigma) for a
+  radius r.
 """
 
 import numpy as np
 from scipy.special import betainc, betaln
 
-from aces.counts import Counts, Looks, Round
 from aces.errors import InputError
-from aces.statistics import check_alpha, lower_bound
+from aces.rule.counts import Counts, Looks, Round
+from aces.rule.statistics import check_alpha, lower_bound
 
 
 def looks_of(counts: Counts, round_: Round) -> Looks:
@@ -23,14 +25,22 @@ def looks_of(counts: Counts, round_: Round) -> Looks:
     name = {Round.GUESS: "n0", Round.BOUND: "n", Round.PREDICT: "n_predict"}[round_]
     draws, n = counts.draws[round_], getattr(counts.settings, name)
     if np.any(draws != n):
-        raise InputError(f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.{name}={n}: a run "
-                         "that stops early must record its looks; sample again")
-    return Looks(draws=np.array([n]), spend=np.array([1.0]), made=np.ones(len(counts.guess), dtype=np.int64),
-                 classes=counts.classes[round_][None], entropy=counts.entropy[round_][None])
+        raise InputError(
+            f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.{name}={n}: a run "
+            "that stops early must record its looks; sample again"
+        )
+    return Looks(
+        draws=np.array([n]),
+        spend=np.array([1.0]),
+        made=np.ones(len(counts.guess), dtype=np.int64),
+        classes=counts.classes[round_][None],
+        entropy=counts.entropy[round_][None],
+    )
 
 
 def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarray:
-    """With probability >= 1 - alpha, for each event: its probability is at least the bound returned.
+    """With probability >= 1 - alpha, for each event: its probability is at least the bound
+    returned.
 
     k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks made.
     Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
@@ -44,9 +54,11 @@ def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarra
 
 
 def first_answer(answers: np.ndarray, looks: Looks, *, abstain: int) -> np.ndarray:
-    """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made that does not abstain.
+    """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made that
+    does not abstain.
 
-    answers: (J, N, ...), those of look j false with probability <= spend[j] * alpha; the spends sum to at most 1.
+    answers: (J, N, ...), those of look j false with probability <= spend[j] * alpha; the spends sum
+    to at most 1.
     """
     assert looks.spend.sum() <= 1 + 1e-9
     first = np.full(answers.shape[1:], abstain)
@@ -57,10 +69,11 @@ def first_answer(answers: np.ndarray, looks: Looks, *, abstain: int) -> np.ndarr
 
 
 def log_evidence(k, t, *, p0) -> np.ndarray:
-    """log W, the evidence against p <= p0 after k successes in t draws; P[W ever >= 1/alpha] <= alpha if p <= p0.
+    """log W, the evidence against p <= p0 after k successes in t draws; P[W ever >= 1/alpha] <=
+    alpha if p <= p0.
 
-    W is the likelihood ratio of a mixture over p > p0 (Beta(1/2, 1/2), cut off at p0) to p0: a nonnegative martingale
-    of mean 1 at p0, a supermartingale below. Broadcasts; finite for any t.
+    W is the likelihood ratio of a mixture over p > p0 (Beta(1/2, 1/2), cut off at p0) to p0: a
+    nonnegative martingale of mean 1 at p0, a supermartingale below. Broadcasts; finite for any t.
     """
     k, misses = np.asarray(k, dtype=float), np.asarray(t, dtype=float) - k
     prior = np.log(betainc(0.5, 0.5, 1 - p0)) + betaln(0.5, 0.5)
@@ -69,15 +82,17 @@ def log_evidence(k, t, *, p0) -> np.ndarray:
 
 
 class AnytimeTest:
-    """Tests of p <= p0 that may be read after any draw: feed the totals so far, stop where `decided`.
+    """Tests of p <= p0 that may be read after any draw: feed the totals so far, stop where
+    `decided`.
 
         test = AnytimeTest(p0=0.5, alpha=0.001)
         while not test.decided.all():
             k, t = ...                  # totals so far, one for each event
             test.update(k, t)
 
-    With probability >= 1 - alpha for each event, `certified` is true only if p > p0. `futile` (p is below p0, at the
-    level `futility`) only saves draws: giving up is always sound, so it costs no alpha.
+    With probability >= 1 - alpha for each event, `certified` is true only if p > p0. `futile` (p is
+    below p0, at the level `futility`) only saves draws: giving up is always sound, so it costs no
+    alpha.
     """
 
     def __init__(self, *, p0, alpha: float, futility: float = 0.05):
@@ -89,7 +104,9 @@ class AnytimeTest:
         self.certified = self.futile = np.False_
 
     def update(self, k, t) -> np.ndarray:
-        """Take in k successes of t draws in total; returns `decided`. What was decided once stays decided."""
+        """Take in k successes of t draws in total; returns `decided`. What was decided once stays
+        decided.
+        """
         k, t = np.asarray(k), np.asarray(t)
         if np.any((k < 0) | (k > t)):
             raise InputError("k successes in t draws: expected 0 <= k <= t everywhere")
@@ -106,7 +123,9 @@ class AnytimeTest:
 
 
 def _log_betainc(a, b, x):
-    """log of the regularised incomplete beta function; its first term, a little less, where it underflows."""
+    """log of the regularised incomplete beta function; its first term, a little less, where it
+    underflows.
+    """
     value = betainc(a, b, x)
     first_term = a * np.log(x) + b * np.log1p(-x) - np.log(a) - betaln(a, b)
     return np.where(value > 0, np.log(np.maximum(value, np.finfo(float).tiny)), first_term)

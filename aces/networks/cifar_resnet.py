@@ -1,7 +1,9 @@
-"""ResNets for 32x32 images (He et al., 2016, section 4.2), with the parameter names of the published networks.
+"""ResNets for 32x32 images (He et al., 2016, section 4.2), with the parameter names of the
+published networks.
 
-Three stages of (depth - 2) / 6 blocks with 16, 32 and 64 channels; where the shape changes, the shortcut is a
-1x1 convolution with batch norm. Cohen et al., SmoothAdv, MACER, Consistency and ACES all published this network.
+Three stages of (depth - 2) / 6 blocks with 16, 32 and 64 channels; where the shape changes, the
+shortcut is a 1x1 convolution with batch norm. Cohen et al., SmoothAdv, MACER, Consistency and ACES
+all published this network.
 """
 
 import torch.nn.functional as F
@@ -17,8 +19,9 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(width_out)
         self.downsample = None
         if stride != 1 or width_in != width_out:
-            self.downsample = nn.Sequential(nn.Conv2d(width_in, width_out, 1, stride, bias=False),
-                                            nn.BatchNorm2d(width_out))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(width_in, width_out, 1, stride, bias=False), nn.BatchNorm2d(width_out)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -27,8 +30,10 @@ class BasicBlock(nn.Module):
 
 
 def _stage(width_in: int, width_out: int, *, blocks: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(BasicBlock(width_in, width_out, stride),
-                         *(BasicBlock(width_out, width_out, 1) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        BasicBlock(width_in, width_out, stride),
+        *(BasicBlock(width_out, width_out, 1) for _ in range(blocks - 1)),
+    )
 
 
 class CifarResNet(nn.Module):

@@ -1,4 +1,5 @@
-"""Counts: the sufficient statistics of the noise draws, the interface between sampling and the rule.
+"""Counts: the sufficient statistics of the noise draws, the interface between sampling and the
+rule.
 
 Every draw is reduced to its class and the bin of its score (the entropy, or the selection network's
 output), so any theta on the grid of `BINS` steps is exact and no draw is ever kept.
@@ -20,8 +21,8 @@ FORMAT = 2
 class Round(IntEnum):
     """The rounds of draws; each is independent of the others."""
 
-    GUESS = 0    # n0 draws fix the guesses
-    BOUND = 1    # n draws bound the probabilities of the guesses
+    GUESS = 0  # n0 draws fix the guesses
+    BOUND = 1  # n draws bound the probabilities of the guesses
     PREDICT = 2  # n_predict draws answer PREDICT
 
 
@@ -35,9 +36,9 @@ class Settings:
     n_predict: int
     seed: int
     chunk: int
-    model: str                # sha256 of the network (and the selection network) that was run
+    model: str  # sha256 of the network (and the selection network) that was run
     precision: str = "float32"
-    backend: str = "torch"    # what ran the network: its logits differ in the last digits
+    backend: str = "torch"  # what ran the network: its logits differ in the last digits
     mechanism: str = "entropy"
     format: int = FORMAT
 
@@ -51,9 +52,9 @@ class Looks:
     many looks it had.
     """
 
-    draws: np.ndarray    # (J,) int64
-    spend: np.ndarray    # (J,) float64
-    made: np.ndarray     # (N,) int64, 1..J
+    draws: np.ndarray  # (J,) int64
+    spend: np.ndarray  # (J,) float64
+    made: np.ndarray  # (N,) int64, 1..J
     classes: np.ndarray  # (J, N, K) int64
     entropy: np.ndarray  # (J, N, BINS + 1) int64
 
@@ -63,14 +64,17 @@ class Counts:
     """How often each class and each score was drawn, for N images, K classes and three rounds."""
 
     classes: np.ndarray  # (3, N, K) int64
-    entropy: np.ndarray  # (3, N, BINS + 1) int64; bin i counts (i-1)/BINS < H <= i/BINS, bin 0 H = 0
-    joint: np.ndarray    # (N, BINS + 1) int64: round BOUND, draws of the guessed class only
+    # (3, N, BINS + 1) int64; bin i counts (i-1)/BINS < H <= i/BINS, bin 0 H = 0
+    entropy: np.ndarray
+    joint: np.ndarray  # (N, BINS + 1) int64: round BOUND, draws of the guessed class only
     invalid: np.ndarray  # (3, N) int64: draws with NaN or infinite logits, in no class and no bin
-    index: np.ndarray    # (N,) int64: the image's place in the test set
-    label: np.ndarray    # (N,) int64
-    guess: np.ndarray    # (N,) int64: the most frequent class of round GUESS, the lowest of a tie
+    index: np.ndarray  # (N,) int64: the image's place in the test set
+    label: np.ndarray  # (N,) int64
+    guess: np.ndarray  # (N,) int64: the most frequent class of round GUESS, the lowest of a tie
     settings: Settings
-    looks: dict[Round, Looks] = field(default_factory=dict)  # of an adaptive run: rounds BOUND and PREDICT
+    looks: dict[Round, Looks] = field(
+        default_factory=dict
+    )  # of an adaptive run: rounds BOUND and PREDICT
 
     @property
     def draws(self) -> np.ndarray:
@@ -80,13 +84,17 @@ class Counts:
     def check_sigma(self, sigma: float) -> None:
         """A radius for another noise than was drawn would be wrong."""
         if not sigma > 0 or abs(sigma - self.settings.sigma) > 1e-9 * sigma:
-            raise InputError(f"sigma={sigma}: these draws were made with sigma={self.settings.sigma:g}; give that, or sample again")
+            raise InputError(
+                f"sigma={sigma}: these draws were made with sigma={self.settings.sigma:g}; give that, or sample again"
+            )
 
 
 def write_counts(path: str | Path, counts: Counts) -> None:
     """Write `counts` as npz: the same counts give the same bytes."""
-    arrays = {name: getattr(counts, name)
-              for name in ("classes", "entropy", "joint", "invalid", "index", "label", "guess")}
+    arrays = {
+        name: getattr(counts, name)
+        for name in ("classes", "entropy", "joint", "invalid", "index", "label", "guess")
+    }
     for round_, looks in counts.looks.items():
         arrays |= {_look_name(round_, name): value for name, value in vars(looks).items()}
     settings = json.dumps(asdict(counts.settings), sort_keys=True)
@@ -101,12 +109,19 @@ def read_counts(path: str | Path) -> Counts:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: run `dvc repro sample` first") from None
     except Exception as error:
-        raise InputError(f"{path} is not a counts file ({error}): run `dvc repro -f sample`") from None
+        raise InputError(
+            f"{path} is not a counts file ({error}): run `dvc repro -f sample`"
+        ) from None
     settings = json.loads(str(arrays.pop("settings")))
     if settings["format"] != FORMAT:
         raise InputError(f"{path} has format {settings['format']}, expected {FORMAT}: sample again")
-    looks = {round_: Looks(**{each.name: arrays.pop(_look_name(round_, each.name)) for each in fields(Looks)})
-             for round_ in Round if _look_name(round_, "draws") in arrays}
+    looks = {
+        round_: Looks(
+            **{each.name: arrays.pop(_look_name(round_, each.name)) for each in fields(Looks)}
+        )
+        for round_ in Round
+        if _look_name(round_, "draws") in arrays
+    }
     return Counts(**arrays, settings=Settings(**settings), looks=looks)
 
 

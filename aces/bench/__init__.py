@@ -1,0 +1,1 @@
+"""What `aces bench` measures."""
