@@ -5,22 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aces.reporting.browser import QUIET, find_browser
+from aces.reporting.browser import find_browser
 
 needs_browser = pytest.mark.skipif(
     find_browser() is None, reason="no Chromium here: install Debian's package chromium"
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright here: pip install playwright"
-    )
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=find_browser(), args=list(QUIET))
-        yield launched
-        launched.close()
 
 
 @contextmanager

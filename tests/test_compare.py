@@ -11,7 +11,7 @@ from aces import params, tracking
 from aces.cli import main
 from aces.commands.compare import PATIENCE
 from aces.reporting import compare
-from headless import chromium, needs_browser, opened  # noqa: F401, a fixture
+from headless import needs_browser, opened
 from simulated import simulated_run
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from aces import params, tracking
 from aces.reporting import write_report
-from headless import chromium, needs_browser  # noqa: F401, a fixture
+from headless import needs_browser
 from simulated import simulated_run
 
 pytestmark = needs_browser

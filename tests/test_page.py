@@ -9,7 +9,7 @@ from PIL import Image
 
 from aces.reporting import figures, screenshot, write_report
 from aces.rule.composition import Route
-from headless import chromium, needs_browser, opened  # noqa: F401, a fixture
+from headless import needs_browser, opened
 from simulated import simulated_run
 
 pytestmark = needs_browser
