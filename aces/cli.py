@@ -1,13 +1,12 @@
 """The command `aces`: one module a command in `aces.commands`, loaded when it is asked for."""
 
 import argparse
-import errno
 import importlib
 import sys
 
 from aces import __version__
-from aces.console import errors
-from aces.errors import DISK_FULL, InputError
+from aces.console import fail
+from aces.errors import explain
 
 # name -> what it does; each module has `configure(parser)`, `run(args) -> exit status`, and
 # `EXAMPLE`.
@@ -50,22 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         return args.run(args) or 0
-    except InputError as error:
-        errors.print(f"aces {args.command}: {error}", style="red", markup=False, soft_wrap=True)
-        return 2
-    except OSError as error:
-        if error.errno not in (*DISK_FULL, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+    except (Exception, KeyboardInterrupt) as error:
+        explanation = explain(error)
+        if explanation is None:
             raise
-        errors.print(
-            f"aces {args.command}: {error.filename or 'the disk'}: {error.strerror}: choose another place, or make room",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
-        return 2
-    except KeyboardInterrupt:
-        errors.print(f"aces {args.command}: interrupted", style="red")
-        return 130
+        fail(f"aces {args.command}: {explanation.text}")
+        return explanation.status
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a person sees in the terminal: progress with rate and ETA, plain lines where there is no
-terminal.
+"""What a person sees in the terminal: lines, warnings, and progress with its rate and remaining time.
 
-Progress goes to the standard error, so that the standard output holds results alone.
+Results go to the standard output. Warnings, errors and progress go to the standard error, so that
+the output of a command can be piped.
 """
 
 import sys
@@ -14,19 +14,37 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+stderr = Console(stderr=True, highlight=False)
 
-PLAIN_SECONDS = 15  # between two plain lines
+PLAIN_SECONDS = 15  # between two plain lines of progress, where there is no terminal
+
+
+def say(text: str) -> None:
+    """A line of output, taken literally and not wrapped."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A line that the user should not miss; the work goes on."""
+    stderr.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def fail(text: str) -> None:
+    """The line that says why a command or a stage ends."""
+    stderr.print(text, style="red", markup=False, soft_wrap=True)
 
 
 class _Bar:
-    def __init__(self, progress: Progress, task, unit: str):
+    """A progress bar in a terminal."""
+
+    def __init__(self, progress: Progress, task: TaskID, unit: str):
         self._progress, self._task, self._unit = progress, task, unit
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -36,11 +54,14 @@ class _Bar:
         self._progress.update(self._task, note=f"{rate}  {note}".strip())
 
     def skip(self, steps: int) -> None:
-        """So many steps need not be made: they count for neither the rate nor the total."""
-        self._progress.update(self._task, total=self._progress.tasks[self._task].total - steps)
+        """These steps turned out to be unnecessary: they count for neither the rate nor the total."""
+        total = self._progress.tasks[self._task].total or 0
+        self._progress.update(self._task, total=total - steps)
 
 
 class _Lines:
+    """Progress as plain lines, in a log."""
+
     def __init__(self, title: str, total: int, unit: str):
         self._title, self._total, self._unit = title, total, unit
         self._done, self._start = 0, time.monotonic()
@@ -53,12 +74,11 @@ class _Lines:
             self._spoke = now
             rate = self._done / max(now - self._start, 1e-9)
             left = (self._total - self._done) / max(rate, 1e-9)
-            print(
+            line = (
                 f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, "
-                f"{left:,.0f} s left  {note}".rstrip(),
-                file=sys.stderr,
-                flush=True,
+                f"{left:,.0f} s left  {note}"
             )
+            print(line.rstrip(), file=sys.stderr, flush=True)
 
     def skip(self, steps: int) -> None:
         self._total -= steps
@@ -78,5 +98,5 @@ def progress(title: str, total: int, unit: str) -> Iterator[_Bar | _Lines]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=errors) as bars:
+    with Progress(*columns, console=stderr) as bars:
         yield _Bar(bars, bars.add_task(title, total=total, note=""), unit)

@@ -1,19 +1,48 @@
-"""The one exception that speaks to the user."""
+"""Errors that speak to the user, and the one place that turns an exception into a line of text."""
 
 import errno
+from typing import NamedTuple
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# What the user can mend: a full disk, a folder that may not be written, a path that is no folder.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+MOST_CHARACTERS = 300
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used; the message names it, its value, and the remedy.
+    """What the user gave cannot be used. The message names it, its value, and the remedy.
 
     Commands and stages print it as one line, without a traceback, and exit with status 2.
     Everything else that is raised is a defect and keeps its traceback.
     """
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an error's text."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
+class Explanation(NamedTuple):
+    """One line for the user, and the exit status that goes with it."""
+
+    text: str
+    status: int
+
+
+def explain(error: BaseException) -> Explanation | None:
+    """What to tell the user about an exception that ends a command or a stage; None for a defect."""
+    if isinstance(error, InputError):
+        return Explanation(str(error), 2)
+    if isinstance(error, KeyboardInterrupt):
+        return Explanation("interrupted; what is finished is kept, run it again to go on", 130)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        where = error.filename or "the disk"
+        return Explanation(
+            f"{where}: {error.strerror}: make room and run it again; what is finished is kept", 2
+        )
+    if isinstance(error, OSError) and error.errno in _NO_ACCESS and error.filename is not None:
+        return Explanation(
+            f"{error.filename}: {error.strerror}: make it writable, or choose another place", 2
+        )
+    return None
+
+
+def one_line(error: object) -> str:
+    """The first line that says something in an error's text, or in any text; never empty, never long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:MOST_CHARACTERS]

@@ -23,23 +23,35 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True)
 class Runtime:
-    device: str
-    workers: int | None
-    engine: str
+    """How work is done, never what comes out of it.
+
+    scratch: where finished parts of long work are kept, so that a killed run goes on; None keeps
+    nothing. progress: whether to show it.
+    """
+
+    device: str = "auto"  # auto, cpu, cuda (every GPU) or cuda:1
+    workers: int | None = None  # threads or GPUs; None: all of them
+    engine: str = "local"
+    scratch: Path | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InputError(f"engine={self.engine!r}: expected one of {', '.join(ENGINES)}")
+        if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
+            raise InputError(f"workers={self.workers!r}: expected a whole number above 0")
 
 
-def from_environment() -> Runtime:
+def from_environment(*, scratch: Path | None = None) -> Runtime:
+    """The runtime that the variables above describe."""
     engine = os.environ.get("ACES_ENGINE", "local")
     if engine not in ENGINES:
         raise InputError(f"ACES_ENGINE={engine!r}: expected one of {', '.join(ENGINES)}")
     workers = os.environ.get("ACES_WORKERS")
     if workers is not None and not (workers.isdigit() and int(workers) > 0):
         raise InputError(f"ACES_WORKERS={workers!r}: expected a whole number above 0")
-    return Runtime(
-        device=os.environ.get("ACES_DEVICE", "auto"),
-        workers=int(workers) if workers else None,
-        engine=engine,
-    )
+    device = os.environ.get("ACES_DEVICE", "auto")
+    return Runtime(device, int(workers) if workers else None, engine, scratch)
 
 
 def devices(name: str) -> list["torch.device"]:
@@ -89,23 +101,3 @@ def _quota(path: Path) -> int | None:
         return None if share == "max" else max(1, int(share) // int(period))
     except (OSError, ValueError):
         return None
-
-
-def root() -> Path:
-    """The main repository, also from DVC's temporary copies of it (there `DVC_ROOT` names it)."""
-    if "DVC_ROOT" in os.environ:
-        return Path(os.environ["DVC_ROOT"])
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / ".dvc").is_dir() and ".dvc/tmp" not in folder.as_posix():
-            return folder
-    return here
-
-
-def scratch() -> Path:
-    """Partial work of long stages and raw datasets: outside DVC's outputs, shared by all runs."""
-    return root() / "scratch"
-
-
-def datasets() -> Path:
-    return Path(os.environ.get("ACES_DATA", scratch() / "datasets"))

@@ -22,8 +22,8 @@ from pathlib import Path
 import filelock
 import psutil
 
-from aces import runtime
-from aces.console import errors
+from aces import paths
+from aces.console import warn
 
 EXPERIMENT = "aces"
 PIPELINE = "aces.pipeline"  # tag of a parent run: the key its stages share
@@ -36,7 +36,7 @@ MOST_FAILURES = (
 
 
 def tracking_uri() -> str:
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runtime.root() / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{paths.root() / 'mlflow.db'}"
 
 
 def metric_name(name: str) -> str:
@@ -158,11 +158,8 @@ class StageRun:
         except Exception as error:  # whatever the store does, the work goes on
             self._failures += 1
             if self._failures == 1:
-                errors.print(
+                warn(
                     f"{self.stage}: MLflow tracking failed, the stage goes on: {_one_line(error)}",
-                    style="yellow",
-                    markup=False,
-                    soft_wrap=True,
                 )
             if self._failures == MOST_FAILURES:
                 self._client = None
@@ -303,7 +300,7 @@ def _client():
 
 
 def _lock() -> filelock.FileLock:
-    folder = runtime.root() / ".dvc" / "tmp"
+    folder = paths.root() / ".dvc" / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
     return filelock.FileLock(folder / "mlflow.lock")
 
@@ -348,7 +345,7 @@ def _experiment(client) -> str:
     local = tracking_uri().startswith("sqlite:///")
     return client.create_experiment(
         EXPERIMENT,
-        artifact_location=(runtime.root() / "mlruns").as_uri() if local else None,
+        artifact_location=(paths.root() / "mlruns").as_uri() if local else None,
         tags={"mlflow.experimentKind": "custom_model_development"},
     )  # `mlflow ui` opens at the runs
 
@@ -402,7 +399,7 @@ def _is_dvc(process: psutil.Process) -> bool:
 def _git_tags() -> dict[str, str]:
     def git(*arguments: str) -> str:
         answer = subprocess.run(
-            ["git", *arguments], cwd=runtime.root(), capture_output=True, text=True
+            ["git", *arguments], cwd=paths.root(), capture_output=True, text=True
         )
         return answer.stdout.strip() if answer.returncode == 0 else ""
 

@@ -1,14 +1,14 @@
 """How every stage runs: validated parameters, a tracked run, a metrics file, errors in one line."""
 
-import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from aces import params as parameters
-from aces.console import errors
-from aces.errors import DISK_FULL, InputError
+from aces.console import fail
+from aces.errors import explain
+from aces.files import write_json
 from aces.tracking import StageRun, digest, numbers, track
 
 Stage = Callable[[parameters.Params, StageRun], dict | None]
@@ -33,25 +33,9 @@ def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
                 path = summary or Path("metrics") / f"{name}.json"
                 write_json(path, result)
                 run.log_summary(numbers(result), digest(path))
-    except InputError as error:
-        errors.print(f"{name}: {error}", style="red", markup=False, soft_wrap=True)
-        sys.exit(2)
-    except OSError as error:
-        if error.errno not in DISK_FULL:
+    except (Exception, KeyboardInterrupt) as error:
+        explanation = explain(error)
+        if explanation is None:
             raise
-        errors.print(
-            f"{name}: {error.filename or 'the disk'}: {error.strerror}: make room and run `dvc repro` again; what is "
-            "finished is kept",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
-        sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print(f"{name}: interrupted; `dvc repro` goes on from here", style="red")
-        sys.exit(130)
-
-
-def write_json(path: Path, content: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+        fail(f"{name}: {explanation.text}")
+        sys.exit(explanation.status)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from aces import data, networks, runtime, sampling
+from aces import data, networks, paths, runtime, sampling
+from aces.files import write_json
 from aces.params import Params
 from aces.rule.counts import Counts, write_counts
 from aces.tracking import StageRun
-from stages.runner import run_stage, write_json
+from stages.runner import run_stage
 
 SAMPLES = Path("samples")
 COMPARISON = SAMPLES / "comparison"
@@ -87,7 +88,7 @@ def draw_counts(
         device=environment.device,
         workers=environment.workers,
         engine=environment.engine,
-        scratch=runtime.scratch() / "sampling",
+        scratch=paths.scratch() / "sampling",
     )
 
 

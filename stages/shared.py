@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from aces import data, networks, runtime
-from aces.console import console, errors
+from aces import data, networks, paths, runtime
+from aces.console import console, warn
 from aces.networks.checkpoints import evaluation_images, import_checkpoint
 from aces.params import NO_CHECKPOINT, Params, Train
 from aces.tracking import StageRun
@@ -46,7 +46,7 @@ def train(
         sigma=sigma,
         seed=params.seed,
         device=runtime.from_environment().device,
-        scratch=runtime.scratch() / "training",
+        scratch=paths.scratch() / "training",
         title=role,
         on_epoch=on_epoch,
     )
@@ -105,12 +105,9 @@ def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: 
     for note in found.notes:
         console.print(f"{role}: {note}", markup=False)
     if found.near_chance:
-        errors.print(
+        warn(
             f"{role}: warning: hardly better than chance on the evaluation images; are the dataset, the network and "
             "the normalisation right? `aces import` lets you choose",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
         )
     _write(
         params,

@@ -4,11 +4,12 @@ import dataclasses
 from pathlib import Path
 
 from aces import data
+from aces.files import write_json
 from aces.params import Params
 from aces.tracking import StageRun, digest
 from aces.training import methods
 from stages import shared
-from stages.runner import run_stage, write_json
+from stages.runner import run_stage
 
 TEACHER = Path("models/teacher")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import safetensors.numpy
 
-from aces import data, networks, runtime
+from aces import data, networks, paths, runtime
 from aces.params import Params
 from aces.tracking import StageRun, digest
 from aces.training import methods
@@ -63,7 +63,7 @@ def labelled_training_set(params: Params) -> data.TrainSet:
     sources = (Path("models/certify.safetensors"), Path("data") / params.dataset.name / "train.npz")
     key = "-".join(digest(path)[:16] for path in sources)
     kept = (
-        runtime.scratch()
+        paths.scratch()
         / "training"
         / f"labels-{key}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
     )
@@ -80,7 +80,7 @@ def labelled_training_set(params: Params) -> data.TrainSet:
             device=environment.device,
             workers=environment.workers,
             engine=environment.engine,
-            scratch=runtime.scratch() / "sampling",
+            scratch=paths.scratch() / "sampling",
         )
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.npy")

@@ -7,7 +7,7 @@ import re
 from rich.box import SIMPLE
 from rich.table import Table
 
-from aces.console import console, errors
+from aces.console import console, warn
 from aces.errors import InputError
 
 PATIENCE = {
@@ -112,11 +112,8 @@ def read_curves(runs: list, *, named: bool) -> list:
             + (", or name the other runs by their ids" if len(without) < len(runs) else "")
         )
     if without:
-        errors.print(
+        warn(
             f"left out, without results: {', '.join(without)}",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
         )
     return [curve for curve in curves if curve is not None]
 

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from aces.console import console, errors
+from aces.console import console, fail
 from aces.errors import InputError
 
 EXAMPLE = """aces paper ACES --out reports/paper --abstain-as-selected
@@ -92,9 +92,9 @@ def tell(verdict: str, errata: list, failures: list, problems: list, out: Path) 
     for number in errata:
         console.print(f"  {number}", markup=False, soft_wrap=True)
     for number in failures:
-        errors.print(f"not reproduced: {number}", style="red", markup=False, soft_wrap=True)
+        fail(f"not reproduced: {number}")
     for problem in problems:
-        errors.print(f"{problem}", style="red", markup=False, soft_wrap=True)
+        fail(f"{problem}")
     console.print(f"Tables and figures are in {out}.", markup=False, soft_wrap=True)
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from aces import params, runtime
+from aces import params, paths
 from aces.console import console
 from aces.errors import InputError
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
 def profiles() -> dict[str, Path]:
     """name -> file, of the repository this is called in."""
-    folder = Path("profiles") if Path("profiles").is_dir() else runtime.root() / "profiles"
+    folder = Path("profiles") if Path("profiles").is_dir() else paths.root() / "profiles"
     found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if not found:
         raise InputError(f"{folder} has no profiles: run this in the project's folder")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from aces import runtime
+from aces import paths
 from aces.console import console
 from aces.errors import InputError
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    root = runtime.scratch()
+    root = paths.scratch()
     if args.remove is not None:
         removed = [remove(root, entry) for entry in _chosen(root, args.remove)]
         console.print(

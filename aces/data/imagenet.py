@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aces import runtime
+from aces import paths
 from aces.console import progress
 from aces.data.sets import EvalSet, TrainSet
 from aces.errors import InputError
@@ -47,7 +47,7 @@ def load(stride: int) -> tuple[EvalSet, TrainSet]:
 
 def folder() -> Path:
     """Where the user's copy is."""
-    path = Path(os.environ.get("ACES_IMAGENET", runtime.datasets() / "imagenet"))
+    path = Path(os.environ.get("ACES_IMAGENET", paths.datasets() / "imagenet"))
     if not path.is_dir():
         raise InputError(
             f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and "

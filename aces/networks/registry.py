@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from aces.errors import InputError, first_line
+from aces.errors import InputError, one_line
 from aces.networks.cifar_resnet import cifar_resnet20, cifar_resnet110
 from aces.networks.lanet import lanet
 from aces.networks.normalization import Classifier, Normalize
@@ -53,7 +53,7 @@ def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> N
             return  # an operation that cannot be tried without computing it
         except Exception as error:
             raise InputError(
-                f"arch={arch!r} does not take images of shape {shape}: {first_line(error)}; choose another "
+                f"arch={arch!r} does not take images of shape {shape}: {one_line(error)}; choose another "
                 "network"
             ) from None
 

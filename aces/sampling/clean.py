@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aces.errors import InputError, first_line
+from aces.errors import InputError, one_line
 from aces.sampling.count import as_pixels
 from aces.sampling.inputs import as_images
 
@@ -39,7 +39,7 @@ def _logits(network: nn.Module, x: Tensor) -> Tensor:
         logits = network(x)
     except Exception as error:
         raise InputError(
-            f"the core network cannot run images of shape {tuple(x.shape[1:])}: {first_line(error)}"
+            f"the core network cannot run images of shape {tuple(x.shape[1:])}: {one_line(error)}"
         ) from error
     if not isinstance(logits, Tensor):
         raise InputError(

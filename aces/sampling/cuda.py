@@ -8,7 +8,7 @@ import threading
 import torch
 from torch import Tensor, nn
 
-from aces.console import errors
+from aces.console import stderr
 
 _recording = threading.Lock()  # a process records one graph at a time
 
@@ -78,7 +78,7 @@ class Recording:
             self._run(network)
             return network
         except Exception as error:
-            errors.print(
+            stderr.print(
                 f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
                 markup=False,
             )

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
 from aces import networks
-from aces.console import errors
-from aces.errors import InputError, first_line
+from aces.console import stderr
+from aces.errors import InputError, one_line
 from aces.sampling.cuda import Recording, no_tf32
 
 Forward = Callable[
@@ -107,8 +107,8 @@ class TorchNetwork:
                 return recording
             reason = "its logits differ"
         except RuntimeError as error:  # such as a network whose path depends on its input
-            reason = first_line(error)
-        errors.print(
+            reason = one_line(error)
+        stderr.print(
             f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more slowly",
             markup=False,
         )
@@ -199,7 +199,7 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
         alone = module(example[:1])
     except Exception as error:
         raise InputError(
-            f"the network cannot run images of shape {shape}: {first_line(error)}"
+            f"the network cannot run images of shape {shape}: {one_line(error)}"
         ) from error
     for name, logits, single, expected in zip(
         ("network", "selection network"), together, alone, (num_classes, 2)
@@ -247,8 +247,8 @@ def _choose(
             _check_same(network, module, example)
             return network
         except Exception as error:
-            errors.print(
-                f"ONNX cannot express this network ({first_line(error)}): torch runs it instead, more slowly",
+            stderr.print(
+                f"ONNX cannot express this network ({one_line(error)}): torch runs it instead, more slowly",
                 markup=False,
             )
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)

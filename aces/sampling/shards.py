@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from aces.console import errors
+from aces.console import warn
 from aces.errors import InputError
 
 LOG = "units.log"
@@ -79,12 +79,9 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        errors.print(
+        warn(
             f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to finish or to be "
             "ended; its work is kept either way",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
         )
         lock.acquire()
     try:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from aces.console import errors
+from aces.console import warn
 
 FORMAT = 1
 
@@ -38,11 +38,8 @@ class Checkpoint:
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            errors.print(
+            warn(
                 f"{self.path.name} is being trained by another process: waiting for it",
-                style="yellow",
-                markup=False,
-                soft_wrap=True,
             )
             lock.acquire()
         try:

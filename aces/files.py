@@ -1,0 +1,100 @@
+"""Files: written in one step, read with a check, named by their digest."""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from aces.errors import InputError, one_line
+
+MOST_BYTES = 64 * 2**30  # of one npz file after unpacking
+MOST_EXPANSION = 1100  # deflate packs at most 1032 to 1; more is a damaged or malicious directory
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; it becomes `path` when the block ends well.
+
+    No reader ever sees half a file, and a kill leaves the old one. The temporary file keeps the
+    suffix of `path`, because some writers choose the format, or append a suffix, by it.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    with atomic(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: str | Path, content: object) -> None:
+    """The same content gives the same bytes; keys stay in their order."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_npz(path: str | Path, /, *, compressed: bool = True, **arrays: np.ndarray) -> None:
+    """The same arrays give the same bytes."""
+    with atomic(path) as temporary, temporary.open("wb") as file:
+        (np.savez_compressed if compressed else np.savez)(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_npz(path: str | Path, *, what: str, remedy: str) -> dict[str, np.ndarray]:
+    """All arrays of an npz file. `what` it should be and the `remedy` are words for the user.
+
+    Nothing is unpickled, and a file that claims to unpack to far more than it can hold is refused
+    before any memory is taken.
+    """
+    path = Path(path)
+    try:
+        _check_sizes(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: {remedy}") from None
+    except (Exception, MemoryError) as error:  # each kind of damage raises another exception
+        raise InputError(f"{path} is not {what} ({one_line(error)}): {remedy}") from None
+
+
+def _check_sizes(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > MOST_BYTES or size > MOST_EXPANSION * max(path.stat().st_size, 1):
+        raise ValueError(f"it claims to unpack to {size:,} bytes")
+
+
+def digest(path: str | Path) -> str:
+    """sha256 of a file (hex)."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(*parts: object) -> str:
+    """sha256 (hex) of values: arrays and bytes by their content, everything else by its repr."""
+    state = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            state.update(f"{part.dtype}{part.shape};".encode())
+            state.update(np.ascontiguousarray(part).data)
+        elif isinstance(part, bytes):
+            state.update(f"{len(part)} bytes;".encode())
+            state.update(part)
+        else:
+            state.update(f"{part!r};".encode())
+    return state.hexdigest()

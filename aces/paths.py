@@ -1,0 +1,72 @@
+"""Where everything lies: the pipeline's files, and the folders that all runs share.
+
+The pipeline's paths are relative to the working directory, which under `dvc exp run --temp` is a
+temporary copy of the repository. What outlives a run (scratch, raw datasets) lies in the main one.
+"""
+
+import os
+from pathlib import Path
+
+PARAMS = Path("params.yaml")
+MODELS = Path("models")
+DEPLOYED = MODELS / "deployed"  # the network that was run, in its precision
+SAMPLES = Path("samples")
+COUNTS = SAMPLES / "counts.npz"
+CORE = SAMPLES / "core.npz"  # the core network's answers
+COMPARISON_COUNTS = SAMPLES / "comparison"
+RESULTS = Path("results")
+OUTCOMES = RESULTS / "outcomes.parquet"
+CURVE = RESULTS / "curve.csv"
+COMPARISON = RESULTS / "comparison.csv"
+METRICS = RESULTS / "metrics.json"
+CALIBRATION = RESULTS / "calibration.json"
+STAGE_METRICS = Path("metrics")
+REPORTS = Path("reports")
+
+
+def network(role: str, folder: Path = Path()) -> Path:
+    """The weights of `core`, `certify` or `select`."""
+    return folder / MODELS / f"{role}.safetensors"
+
+
+def stage_metrics(stage: str) -> Path:
+    """The summary of a stage."""
+    return STAGE_METRICS / f"{stage}.json"
+
+
+def dataset_folder(name: str) -> Path:
+    """The folder of a dataset's images, as dvc.yaml names it; `torchvision/MNIST` is a folder in a folder."""
+    return Path("data") / name
+
+
+def evaluation_images(name: str) -> Path:
+    return dataset_folder(name) / "eval.npz"
+
+
+def calibration_images(name: str) -> Path:
+    return dataset_folder(name) / "calibration.npz"
+
+
+def training_images(name: str) -> Path:
+    return dataset_folder(name) / "train.npz"
+
+
+def root() -> Path:
+    """The main repository, also from DVC's temporary copies of it (there `DVC_ROOT` names it)."""
+    if "DVC_ROOT" in os.environ:
+        return Path(os.environ["DVC_ROOT"])
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / ".dvc").is_dir() and ".dvc/tmp" not in folder.as_posix():
+            return folder
+    return here
+
+
+def scratch() -> Path:
+    """Partial work of long stages and raw datasets: outside DVC's outputs, shared by all runs."""
+    return root() / "scratch"
+
+
+def datasets() -> Path:
+    """Where raw datasets are kept."""
+    return Path(os.environ.get("ACES_DATA", scratch() / "datasets"))
