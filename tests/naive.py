@@ -36,10 +36,10 @@ def looks_made(counts: Counts, i, round_):
     """(histogram, classes, n, spend) of each look at a round."""
     if round_ not in counts.looks:
         n = int(counts.classes[round_, i].sum() + counts.invalid[round_, i])
-        return [(counts.entropy[round_, i], counts.classes[round_, i], n, 1.0)]
+        return [(counts.score[round_, i], counts.classes[round_, i], n, 1.0)]
     looks = counts.looks[round_]
     return [
-        (looks.entropy[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j]))
+        (looks.score[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j]))
         for j in range(looks.made[i])
     ]
 
@@ -47,7 +47,7 @@ def looks_made(counts: Counts, i, round_):
 def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
     """(prediction, radius, route) of image i."""
     core = int(core)
-    zeros, ones = selected(counts.entropy[Round.GUESS, i], theta)
+    zeros, ones = selected(counts.score[Round.GUESS, i], theta)
     s_hat = 0 if zeros > ones else 1
     c_hat = int(counts.guess[i])
     level = alpha / 2

@@ -120,7 +120,7 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
     sample = params.sample
     shape = (len(label), BINS + 1)
     votes, scores = np.zeros((3, len(label), classes), int), np.zeros((3, *shape), int)
-    joint, guess = np.zeros(shape, int), np.zeros(len(label), int)
+    joint, guess = np.zeros((3, *shape), int), np.zeros(len(label), int)
     p_class = 0.25 + 0.75 * ease**0.6 - 0.02 * generator.random(len(label))
     others = generator.integers(0, classes, len(label))
     favourite = np.where(generator.random(len(label)) < 0.15 + 0.85 * ease, label, others)
@@ -137,12 +137,14 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
             scores[stage, image] = np.bincount(place, minlength=BINS + 1)
             if stage == 0:
                 guess[image] = votes[0, image].argmax()
-            if stage == 1:
-                joint[image] = np.bincount(place[drawn == guess[image]], minlength=BINS + 1)
+            else:
+                joint[stage, image] = np.bincount(place[drawn == guess[image]], minlength=BINS + 1)
     return Counts(
         classes=votes,
-        entropy=scores,
-        joint=joint,
+        score=scores,
+        doubt=scores,
+        joint_score=joint,
+        joint_doubt=joint,
         invalid=np.zeros((3, len(label)), int),
         index=np.arange(len(label)) * params.dataset.stride,
         label=label,
@@ -155,7 +157,7 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
             seed=0,
             chunk=sample.chunk,
             model="simulated",
-            mechanism=params.select.mechanism,
+            score=params.select.mechanism,
         ),
     )
 

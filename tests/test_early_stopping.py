@@ -54,7 +54,7 @@ def stopped(joint, guess, rng) -> Counts:
     )
     entropy[Round.GUESS, np.arange(BATCH), np.where(select == 1, PLACES[1], PLACES[0])] = 5
     classes[Round.GUESS, np.arange(BATCH), label] = 5
-    stopping = Stopping(ADAPTIVE, sigma=SIGMA, guess=label, guess_entropy=entropy[Round.GUESS])
+    stopping = Stopping(ADAPTIVE, sigma=SIGMA, guess=label, guess_score=entropy[Round.GUESS])
     looks = {}
     for round_, settled in ((Round.BOUND, stopping.certified), (Round.PREDICT, stopping.predicted)):
         book = LookBook(ADAPTIVE, n=N, chunk=CHUNK, images=BATCH, num_classes=joint.shape[1])
@@ -63,15 +63,17 @@ def stopped(joint, guess, rng) -> Counts:
             more = cells(joint, stop - start, rng)[left]
             classes[round_, left] += more.sum(axis=1)
             entropy[round_][np.ix_(left, PLACES)] += more.sum(axis=2)
-            book.add(left, classes=classes[round_], entropy=entropy[round_])
+            book.add(left, classes=classes[round_], score=entropy[round_])
             left, start = left[~settled(book.of(left), left)], stop
             if not len(left):
                 break
         looks[round_] = book.looks
     return Counts(
         classes=classes,
-        entropy=entropy,
-        joint=np.zeros((BATCH, BINS + 1), np.int64),
+        score=entropy,
+        doubt=entropy,
+        joint_score=entropy,
+        joint_doubt=entropy,
         invalid=np.zeros((3, BATCH), int),
         index=np.arange(BATCH),
         label=np.zeros(BATCH, int),

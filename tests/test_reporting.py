@@ -222,7 +222,7 @@ def test_ecdf_is_the_share_of_images_at_most_p(run):
 
 
 def test_median_score_against_the_definition(run):
-    histogram = run.counts.entropy[Round.BOUND]
+    histogram = run.counts.score[Round.BOUND]
     for image in range(5):
         draws = np.repeat(np.arange(histogram.shape[1]) / 1000, histogram[image])
         assert run.median_score[image] == np.sort(draws)[(len(draws) - 1) // 2]

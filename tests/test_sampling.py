@@ -89,9 +89,9 @@ def test_counts_are_those_of_a_naive_loop():
                 counts.classes[round, image],
                 np.bincount([label for label, _ in pairs], minlength=odd_networks.CLASSES),
             )
-            check_histogram(counts.entropy[round, image], [score for _, score in pairs])
+            check_histogram(counts.score[round, image], [score for _, score in pairs])
         check_histogram(
-            counts.joint[image], [score for label, score in drawn[Round.BOUND] if label == guess]
+            counts.joint_score[Round.BOUND, image], [score for label, score in drawn[Round.BOUND] if label == guess]
         )
 
 
@@ -110,10 +110,10 @@ def check_histogram(histogram, scores):
 def test_every_draw_is_counted_once():
     counts = draw()
     np.testing.assert_array_equal(counts.draws, [[30] * 3, [150] * 3, [80] * 3])
-    np.testing.assert_array_equal(counts.entropy.sum(axis=2) + counts.invalid, counts.draws)
-    assert (counts.joint <= counts.entropy[Round.BOUND]).all()
+    np.testing.assert_array_equal(counts.score.sum(axis=2) + counts.invalid, counts.draws)
+    assert (counts.joint_score <= counts.score).all()
     np.testing.assert_array_equal(
-        counts.joint.sum(axis=1), counts.classes[Round.BOUND, np.arange(3), counts.guess]
+        counts.joint_score[Round.BOUND].sum(axis=1), counts.classes[Round.BOUND, np.arange(3), counts.guess]
     )
     assert len(set(counts.classes[Round.BOUND].max(axis=1))) > 1, (
         "the test's network answers trivially"
@@ -127,8 +127,8 @@ def test_workers_do_not_change_a_byte(tmp_path, workers):
 
 def test_an_image_is_counted_alike_among_others_and_alone():
     together, alone = draw(index=[7, 8, 9]), draw(images=odd_networks.images(3)[1:2], index=[8])
-    np.testing.assert_array_equal(together.entropy[:, 1], alone.entropy[:, 0])
-    np.testing.assert_array_equal(together.joint[1], alone.joint[0])
+    np.testing.assert_array_equal(together.score[:, 1], alone.score[:, 0])
+    np.testing.assert_array_equal(together.joint_score[:, 1], alone.joint_score[:, 0])
 
 
 def test_rounds_images_seeds_and_networks_have_their_own_noise():
@@ -139,8 +139,8 @@ def test_rounds_images_seeds_and_networks_have_their_own_noise():
         draw(network, images, **options),
         draw(network, images, **options | dict(seed=6)),
     )
-    scores = [counts.entropy[round, image] for round in Round for image in range(2)] + [
-        other.entropy[0, 0]
+    scores = [counts.score[round, image] for round in Round for image in range(2)] + [
+        other.score[0, 0]
     ]
     assert len({row.tobytes() for row in scores}) == 7
 
@@ -153,7 +153,7 @@ def test_images_may_be_uint8_of_either_layout_or_floats():
         odd_networks.images(3).float() / 255,
         odd_networks.images(3).double() / 255,
     ):
-        np.testing.assert_array_equal(draw(images=images).entropy, expected.entropy)
+        np.testing.assert_array_equal(draw(images=images).score, expected.score)
 
 
 def test_the_probability_is_the_known_one():
@@ -182,8 +182,8 @@ def test_selection_network_scores_the_same_draws():
     network = odd_networks.Threshold(0.5)
     images = torch.full((2, 1, 4, 4), 0.45)
     counts = draw(network, images, num_classes=2, select=network, n=1000)
-    assert counts.settings.mechanism == "network"
-    np.testing.assert_array_equal(counts.entropy[:, :, 501:].sum(axis=2), counts.classes[:, :, 0])
+    assert counts.settings.score == "network"
+    np.testing.assert_array_equal(counts.score[:, :, 501:].sum(axis=2), counts.classes[:, :, 0])
     assert counts.settings.model != draw(network, images, num_classes=2).settings.model
 
 
@@ -220,7 +220,7 @@ def test_nan_and_infinite_logits_are_invalid_draws():
     counts = draw(Broken(), torch.full((2, 1, 4, 4), 0.5), num_classes=2, n=1000, chunk=500)
     np.testing.assert_array_equal(counts.draws[Round.BOUND], 1000)
     assert (np.abs(counts.invalid[Round.BOUND] - 500) < 80).all()
-    np.testing.assert_array_equal(counts.entropy.sum(axis=2), counts.classes.sum(axis=2))
+    np.testing.assert_array_equal(counts.score.sum(axis=2), counts.classes.sum(axis=2))
 
 
 def test_a_network_that_gives_only_nan_has_no_valid_draw():
@@ -233,7 +233,7 @@ def test_a_network_that_gives_only_nan_has_no_valid_draw():
 def test_train_mode_is_not_sampled_and_not_touched():
     network = odd_networks.convolutional().train()
     mean = network[1].running_mean.clone()
-    np.testing.assert_array_equal(draw(network).entropy, draw().entropy)
+    np.testing.assert_array_equal(draw(network).score, draw().score)
     assert network.training and network[1].training and torch.equal(mean, network[1].running_mean)
 
 
@@ -244,7 +244,7 @@ def test_small_chunks_of_several_images_share_a_batch():
     np.testing.assert_array_equal(together.draws, [[5] * 9, [20] * 9, [3] * 9])
     for image in (0, 4, 8):
         alone = draw(images=odd_networks.images(9)[image : image + 1], index=[image], **options)
-        np.testing.assert_array_equal(together.entropy[:, image], alone.entropy[:, 0])
+        np.testing.assert_array_equal(together.score[:, image], alone.score[:, 0])
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_units_of_a_lost_worker_are_done_again(tmp_path):
     counts = draw("ray", network)
     assert (tmp_path / "flag").exists()
     np.testing.assert_array_equal(counts.draws, [[50] * 3, [400] * 3, [100] * 3])
-    np.testing.assert_array_equal(counts.entropy, draw("local", network).entropy)
+    np.testing.assert_array_equal(counts.score, draw("local", network).score)
 
 
 def test_a_node_with_another_environment_refuses(monkeypatch):

@@ -13,6 +13,7 @@ from aces.rule.smoothing import ABSTAIN
 from aces.rule.statistics import lower_bound
 from made_counts import random_counts, with_looks
 
+HISTOGRAMS = dict.fromkeys(("score", "doubt", "joint_doubt"), np.zeros(0))  # where none is read
 ALPHA = 0.001
 
 
@@ -110,7 +111,7 @@ def test_group_bound_is_the_best_bound_of_the_looks_made():
         spend=np.array([0.1, 0.9]),
         made=np.array([1, 2, 2]),
         classes=np.array([[10, 10, 9], [10, 50, 99]])[..., None],
-        entropy=np.zeros((2, 3, 1001), np.int64),
+        **HISTOGRAMS,
     )
     first, second = (
         lower_bound([10, 10, 9], 10, alpha=0.1 * ALPHA),
@@ -135,7 +136,7 @@ def test_group_bounds_hold_under_the_worst_stopping():
             spend=np.array([0.2, 0.3, 0.5]),
             made=made,
             classes=k[..., None],
-            entropy=k[..., None],
+            **HISTOGRAMS,
         )
         false = (sequential.group_lower_bound(k, looks, alpha=alpha) > p).sum()
         assert 0 < false and binom.sf(false - 1, runs, alpha) > 1e-4
@@ -168,7 +169,7 @@ def test_predict_over_looks_is_false_as_rarely_as_alpha(p_one, p_class, multipli
             spend=np.array([0.2, 0.3, 0.5]),
             made=np.full(images, 3),
             classes=classes,
-            entropy=entropy,
+            **HISTOGRAMS | {"score": entropy},
         )
         answers = composition.predict_from(
             looks,
@@ -188,7 +189,7 @@ def test_the_first_look_that_answers_is_the_one():
         spend=np.array([0.5, 0.5]),
         made=np.array([1, 2, 2, 1]),
         classes=np.zeros((2, 4, 2), np.int64),
-        entropy=np.zeros((2, 4, 1001), np.int64),
+        **HISTOGRAMS | {"score": np.zeros((2, 4, 1001), np.int64)},
     )
     answers = np.array([[3, 3, -1, -1], [4, 4, 4, 4]])
     assert sequential.first_answer(answers, looks, abstain=ABSTAIN).tolist() == [3, 3, 4, -1]

@@ -70,11 +70,13 @@ def typical_counts(rng: np.random.Generator) -> Counts:
     scores /= scores.sum(axis=1, keepdims=True)
     rounds = (N0, N, N_PREDICT)
     counted = np.stack([rng.multinomial(n, classes) for n in rounds])
-    entropy = np.stack([rng.multinomial(n, scores) for n in rounds])
+    score = np.stack([rng.multinomial(n, scores) for n in rounds])
     return Counts(
         classes=counted,
-        entropy=entropy,
-        joint=np.zeros_like(entropy[0]),
+        score=score,
+        doubt=score,
+        joint_score=np.zeros_like(score),
+        joint_doubt=np.zeros_like(score),
         invalid=np.zeros((3, IMAGES), np.int64),
         index=np.arange(IMAGES),
         label=label,
@@ -89,7 +91,7 @@ def _answer(counts: Counts, core: np.ndarray, i: int, t: int) -> tuple[int, floa
     """CERTIFY's class and radius and PREDICT's class for one image and theta: what a loop over both
     would do.
     """
-    votes = counts.entropy[:, i, : t + 1].sum(axis=1)
+    votes = counts.score[:, i, : t + 1].sum(axis=1)
     prediction, radius = _certify(counts, int(core[i]), i, votes)
     return prediction, radius, _predict(counts, int(core[i]), i, t, int(votes[Round.PREDICT]))
 

@@ -138,7 +138,7 @@ def _described(entry: Entry) -> str:
     about = entry.about
     return (
         f", {entry.draws / max(entry.total, 1):.0%} of {entry.total:,} draws: {about['images']} images, "
-        f"sigma {about['sigma']:g}, n {about['n']:,}, seed {about['seed']}, {about['mechanism']}, {about['precision']}, "
+        f"sigma {about['sigma']:g}, n {about['n']:,}, seed {about['seed']}, {about.get('score', '?')}, {about['precision']}, "
         f"{about['backend']}, network {about['model'][:8]}"
     )
 

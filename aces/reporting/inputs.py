@@ -172,7 +172,7 @@ class Inputs:
     @cached_property
     def p_class(self) -> np.ndarray:
         """(N,) share of draws of the guessed class."""
-        return self.counts.joint.sum(axis=1) / self.draws
+        return self.counts.joint_score[Round.BOUND].sum(axis=1) / self.draws
 
     @cached_property
     def median_score(self) -> np.ndarray:
@@ -200,7 +200,7 @@ class Inputs:
     @cached_property
     def _below(self) -> np.ndarray:
         """(N, BINS + 1) draws of round BOUND with a score of at most i / BINS."""
-        return np.cumsum(self.counts.entropy[Round.BOUND], axis=1)
+        return np.cumsum(self.counts.score[Round.BOUND], axis=1)
 
     def _series(self, name: str) -> pd.DataFrame:
         if self.baseline is None:

@@ -165,7 +165,7 @@ def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
 
 def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite) -> dict:
     counts, rule, grid = inputs.counts, inputs.rule, np.ix_(shown, steps)
-    classes, scores = counts.classes[Round.BOUND][shown], counts.entropy[Round.BOUND][shown]
+    classes, scores = counts.classes[Round.BOUND][shown], counts.score[Round.BOUND][shown]
     return {
         "count": len(shown),
         "sprite": {"columns": sprite.columns, "rows": sprite.rows},
@@ -187,7 +187,7 @@ def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite
         "p_select": _encode(_float32_down(rule.p_select[grid]), np.float32),
         "p_class": _encode(_float32_down(rule.p_class[grid]), np.float32),
         "histogram": _encode(_coarse(scores), np.uint32),
-        "joint": _encode(_coarse(counts.joint[shown]), np.uint32),
+        "joint": _encode(_coarse(counts.joint_score[Round.BOUND][shown]), np.uint32),
     }
 
 

@@ -88,7 +88,7 @@ def certify(
     core = _checked(counts, core, alpha=alpha, multiplicity=multiplicity)
     counts.check_sigma(sigma)
     places = places_of(thetas)
-    certifies = guess_certifies(counts.entropy[Round.GUESS], places)
+    certifies = guess_certifies(counts.score[Round.GUESS], places)
     split = (
         ~certifies & (counts.guess == core)[:, None]
         if multiplicity == "iut"
@@ -178,7 +178,7 @@ def predict_from(
     share of alpha.
     """
     alpha, draws = alpha * looks.spend[:, None, None], looks.draws[:, None, None]
-    ones, zeros = _votes(looks.entropy, places)
+    ones, zeros = _votes(looks.score, places)
     top = winner(looks)
     guess = top.guess[:, :, None]
     half, full = (top.wins(alpha=level[:, :, 0])[:, :, None] for level in (alpha / 2, alpha))
@@ -235,7 +235,7 @@ def guess_certifies(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def agreeing(looks: Looks, places: np.ndarray, certifies: np.ndarray) -> np.ndarray:
     """(J, N, T) draws that select s_hat, at each look."""
-    ones, zeros = _votes(looks.entropy, places)
+    ones, zeros = _votes(looks.score, places)
     return np.where(certifies, ones, zeros)
 
 

@@ -34,7 +34,9 @@ def looks_of(counts: Counts, round_: Round) -> Looks:
         spend=np.array([1.0]),
         made=np.ones(len(counts.guess), dtype=np.int64),
         classes=counts.classes[round_][None],
-        entropy=counts.entropy[round_][None],
+        score=counts.score[round_][None],
+        doubt=counts.doubt[round_][None],
+        joint_doubt=counts.joint_doubt[round_][None],
     )
 
 

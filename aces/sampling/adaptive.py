@@ -27,19 +27,20 @@ class LookBook:
             spend=spend,
             made=np.zeros(images, dtype=np.int64),
             classes=np.zeros((len(draws), images, num_classes), dtype=np.int64),
-            entropy=np.zeros((len(draws), images, BINS + 1), dtype=np.int64),
+            score=np.zeros((len(draws), images, BINS + 1), dtype=np.int64),
+            doubt=np.zeros((len(draws), images, BINS + 1), dtype=np.int64),
+            joint_doubt=np.zeros((len(draws), images, BINS + 1), dtype=np.int64),
         )
 
-    def add(self, images: np.ndarray, *, classes: np.ndarray, entropy: np.ndarray) -> None:
-        """Take in the pooled counts of `images`, all at the same look; classes: (N, K), entropy:
-        (N, BINS + 1).
+    def add(self, images: np.ndarray, **totals: np.ndarray) -> None:
+        """Take in the pooled counts of `images`, all at the same look.
+
+        totals: classes (N, K); score, doubt and joint_doubt (N, BINS + 1) of the whole round.
         """
         j = self.looks.made[images[0]]
-        # From this look on: an image that stops repeats its last look.
-        self.looks.classes[j:, images], self.looks.entropy[j:, images] = (
-            classes[images],
-            entropy[images],
-        )
+        for name, total in totals.items():
+            # From this look on: an image that stops repeats its last look.
+            getattr(self.looks, name)[j:, images] = total[images]
         self.looks.made[images] += 1
 
     def of(self, images: np.ndarray) -> Looks:
@@ -50,7 +51,9 @@ class LookBook:
             spend=every.spend,
             made=every.made[images],
             classes=every.classes[:, images],
-            entropy=every.entropy[:, images],
+            score=every.score[:, images],
+            doubt=every.doubt[:, images],
+            joint_doubt=every.joint_doubt[:, images],
         )
 
 
@@ -58,17 +61,17 @@ class Stopping:
     """Whether the looks at some images leave nothing to be gained. At other thetas than those of
     interest answers remain sound, but may have missed some radius.
 
-    guess: (N,) guessed classes; guess_entropy: (N, BINS + 1) scores of round GUESS, which fix the
+    guess: (N,) guessed classes; guess_score: (N, BINS + 1) scores of round GUESS, which fix the
     guessed selections.
     """
 
     def __init__(
-        self, adaptive: Adaptive, *, sigma: float, guess: np.ndarray, guess_entropy: np.ndarray
+        self, adaptive: Adaptive, *, sigma: float, guess: np.ndarray, guess_score: np.ndarray
     ):
         self.sigma, self.tolerance, self.guess = sigma, adaptive.tolerance, guess
         self.alpha = adaptive.alpha / 2  # the strictest level the rule uses
         self.places = places_of(adaptive.thetas)
-        self.certifies = guess_certifies(guess_entropy, self.places)
+        self.certifies = guess_certifies(guess_score, self.places)
 
     def certified(self, looks: Looks, images: np.ndarray) -> np.ndarray:
         """Whether, at every theta, what is possible brings no other route and no radius that is

@@ -180,15 +180,15 @@ class _Selection:
 
     def __init__(self, run: Run, theta: float):
         (self.place,) = places_of(theta)
-        ones, zeros = self._votes(run.entropy[Round.GUESS])
+        ones, zeros = self._votes(run.score[Round.GUESS])
         self.certifies = ones >= zeros  # (N,) s_hat = 1, also in a tie (Algorithm 1)
 
     def agreeing(self, run: Run) -> np.ndarray:
         """(N,) draws of round BOUND that select s_hat."""
-        return np.where(self.certifies, *self._votes(run.entropy[Round.BOUND]))
+        return np.where(self.certifies, *self._votes(run.score[Round.BOUND]))
 
-    def _votes(self, entropy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return entropy[:, : self.place + 1].sum(axis=1), entropy[:, self.place + 1 :].sum(axis=1)
+    def _votes(self, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return score[:, : self.place + 1].sum(axis=1), score[:, self.place + 1 :].sum(axis=1)
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def open_run(
         model=hash_of(model, select),
         precision=precision,
         backend=network.backend,
-        mechanism="entropy" if select is None else "network",
+        score="entropy" if select is None else "network",
     )
     counter = Counter(network, settings, num_classes)
     rows = network.batch * (UNIT_BATCHES if places[0].type == "cuda" else 1)
@@ -99,8 +99,8 @@ def open_run(
 
 
 class Run:
-    """The sums over the draws made so far. `classes`, `entropy`, `joint`, `invalid` and `guess` are
-    those of `Counts`.
+    """The sums over the draws made so far. `classes`, `score`, `doubt`, `joint_score`,
+    `joint_doubt`, `invalid` and `guess` are those of `Counts`.
     """
 
     def __init__(
@@ -119,16 +119,17 @@ class Run:
         self.engine, self.shards, self.bar = engine, shards, bar
         count = len(images)
         self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
-        self.entropy = np.zeros((len(Round), count, BINS + 1), dtype=np.int64)
-        self.joint = np.zeros((count, BINS + 1), dtype=np.int64)
+        histograms = (len(Round), count, BINS + 1)
+        self.score, self.joint_score = np.zeros((2, *histograms), dtype=np.int64)
+        # The doubt is not counted yet: the score takes its place.
+        self.doubt, self.joint_doubt = self.score, self.joint_score
         self.invalid = np.zeros((len(Round), count), dtype=np.int64)
         self.guess = np.full(count, -1, dtype=np.int64)
 
     def draw(self, round: Round, images: Iterable[int], *, start: int = 0, stop: int) -> None:
         """Make the draws `start .. stop` of the images, or take them from the shards.
 
-        Round GUESS comes first and fixes the guesses, on which the joint counts of round BOUND
-        depend.
+        Round GUESS comes first and fixes the guesses, on which the joint counts depend.
         """
         units = cut(
             round, images, start=start, stop=stop, chunk=self.settings.chunk, rows=self.rows
@@ -174,15 +175,14 @@ class Run:
         return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
 
     def _add(self, unit: Unit, table: np.ndarray) -> None:
-        classes, entropy, joint, invalid = split(table, num_classes=self.num_classes)
-        assert classes.sum() + invalid.sum() == entropy.sum() + invalid.sum() == unit.draws, (
+        classes, score, joint, invalid = split(table, num_classes=self.num_classes)
+        assert classes.sum() + invalid.sum() == score.sum() + invalid.sum() == unit.draws, (
             "a draw was lost"
         )
         self.classes[unit.round, unit.images] += classes
-        self.entropy[unit.round, unit.images] += entropy
+        self.score[unit.round, unit.images] += score
         self.invalid[unit.round, unit.images] += invalid
-        if unit.round == Round.BOUND:
-            self.joint[unit.images] += joint
+        self.joint_score[unit.round, unit.images] += joint
 
 
 def fingerprint(about: dict) -> str:

@@ -54,7 +54,7 @@ def sample(
     call goes on with it.
 
     model: images (D, C, H, W) in [0, 1] -> logits (D, K), used in eval mode; select: the same with
-    two logits, for the mechanism `network`. images: (N, H, W, C) or (N, C, H, W) uint8, or (N, C,
+    two logits, for the score `network`. images: (N, H, W, C) or (N, C, H, W) uint8, or (N, C,
     H, W) floats in [0, 1]. index: (N,) places in the test set, which key the noise; label: (N,)
     kept beside the counts (default -1). adaptive: stop an image once more draws would change no
     answer at its thetas; the counts then hold the looks. device, workers, engine, progress: change
@@ -87,7 +87,7 @@ def sample(
             run.draw(Round.PREDICT, everyone, stop=n_predict)
         else:
             stopping = Stopping(
-                adaptive, sigma=sigma, guess=run.guess, guess_entropy=run.entropy[Round.GUESS]
+                adaptive, sigma=sigma, guess=run.guess, guess_score=run.score[Round.GUESS]
             )
             for round_, draws, settled in (
                 (Round.BOUND, n, stopping.certified),
@@ -97,8 +97,10 @@ def sample(
                     looks[round_] = _draw_in_looks(run, round_, adaptive, n=draws, settled=settled)
     return Counts(
         classes=run.classes,
-        entropy=run.entropy,
-        joint=run.joint,
+        score=run.score,
+        doubt=run.doubt,
+        joint_score=run.joint_score,
+        joint_doubt=run.joint_doubt,
         invalid=run.invalid,
         index=run.index,
         label=label,
@@ -118,7 +120,13 @@ def _draw_in_looks(
     left, start = np.arange(len(run.images)), 0
     for stop in book.looks.draws:
         run.draw(round_, left, start=start, stop=stop)
-        book.add(left, classes=run.classes[round_], entropy=run.entropy[round_])
+        book.add(
+            left,
+            classes=run.classes[round_],
+            score=run.score[round_],
+            doubt=run.doubt[round_],
+            joint_doubt=run.joint_doubt[round_],
+        )
         stays = ~settled(book.of(left), left)
         run.skip(int((~stays).sum()) * int(n - stop))
         left, start = left[stays], stop
