@@ -138,7 +138,9 @@ def _looks(counts: Counts, rng, round_, draws, spend, *, stop) -> tuple[Looks, C
     history = {name: np.zeros((len(draws), *total[name].shape[1:]), np.int64) for name in names}
     for i in range(images):
         left = {name: total[name][round_, i].copy() for name in names}
-        for j in range(len(draws) - 1, -1, -1):  # an earlier look holds some of the next one's draws
+        for j in range(
+            len(draws) - 1, -1, -1
+        ):  # an earlier look holds some of the next one's draws
             left = _some(left, int(draws[j]), int(counts.guess[i]), rng)
             for name in names:
                 history[name][j, i] = left[name]
@@ -150,18 +152,21 @@ def _looks(counts: Counts, rng, round_, draws, spend, *, stop) -> tuple[Looks, C
     return looks, dataclasses.replace(counts, **total)
 
 
+def _pick(rng, cells, k):
+    return rng.multivariate_hypergeometric(cells, k, method="count")
+
+
 def _some(drawn: dict, draws: int, guess: int, rng) -> dict:
     """`draws` of the draws of one image, without replacement."""
     valid = rng.hypergeometric(drawn["classes"].sum(), drawn["invalid"], draws)
     mine = int(drawn["classes"][guess])
     hits = rng.hypergeometric(mine, drawn["classes"].sum() - mine, valid)
-    pick = lambda cells, k: rng.multivariate_hypergeometric(cells, k, method="count")
     rest = drawn["classes"].copy()
     rest[guess] = 0
-    found = {"classes": pick(rest, valid - hits), "invalid": draws - valid}
+    found = {"classes": _pick(rng, rest, valid - hits), "invalid": draws - valid}
     found["classes"][guess] = hits
     for name in ("score", "doubt"):
-        joint = pick(drawn[f"joint_{name}"], hits)
-        others = pick(drawn[name] - drawn[f"joint_{name}"], valid - hits)
+        joint = _pick(rng, drawn[f"joint_{name}"], hits)
+        others = _pick(rng, drawn[name] - drawn[f"joint_{name}"], valid - hits)
         found |= {f"joint_{name}": joint, name: joint + others}
     return found

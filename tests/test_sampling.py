@@ -91,7 +91,8 @@ def test_counts_are_those_of_a_naive_loop():
             )
             check_histogram(counts.score[round, image], [score for _, score in pairs])
         check_histogram(
-            counts.joint_score[Round.BOUND, image], [score for label, score in drawn[Round.BOUND] if label == guess]
+            counts.joint_score[Round.BOUND, image],
+            [score for label, score in drawn[Round.BOUND] if label == guess],
         )
 
 
@@ -113,7 +114,8 @@ def test_every_draw_is_counted_once():
     np.testing.assert_array_equal(counts.score.sum(axis=2) + counts.invalid, counts.draws)
     assert (counts.joint_score <= counts.score).all()
     np.testing.assert_array_equal(
-        counts.joint_score[Round.BOUND].sum(axis=1), counts.classes[Round.BOUND, np.arange(3), counts.guess]
+        counts.joint_score[Round.BOUND].sum(axis=1),
+        counts.classes[Round.BOUND, np.arange(3), counts.guess],
     )
     assert len(set(counts.classes[Round.BOUND].max(axis=1))) > 1, (
         "the test's network answers trivially"

@@ -9,8 +9,6 @@ rules, and no draw is ever kept.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 from pathlib import Path
@@ -18,8 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from aces.errors import InputError
+from aces.files import read_npz, write_npz
+from aces.grid import BINS
 
-BINS = 1000
+
 FORMAT = 3
 
 
@@ -128,23 +128,12 @@ def write_counts(path: str | Path, counts: Counts) -> None:
             _look_name(round_, name): _narrow(name, value) for name, value in vars(looks).items()
         }
     settings = json.dumps(asdict(counts.settings), sort_keys=True)
-    with _replaced(Path(path)) as temporary:
-        with open(temporary, "wb") as file:
-            np.savez_compressed(file, settings=np.array(settings), **arrays)
+    write_npz(path, settings=np.array(settings), **arrays)
 
 
 def read_counts(path: str | Path) -> Counts:
     """Read and check what `write_counts` wrote; an inconsistent file is refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: run `dvc repro sample` first") from None
-    except Exception as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise InputError(
-            f"{path} is not a counts file ({line}): run `dvc repro -f sample`"
-        ) from None
+    arrays = read_npz(path, what="a counts file", remedy="run `dvc repro sample`")
     try:
         settings = _settings_of(arrays)
         rounds = [round_ for round_ in Round if _look_name(round_, "draws") in arrays]
@@ -323,17 +312,6 @@ def _narrow(name: str, array: np.ndarray) -> np.ndarray:
         assert array.size == 0 or array.max() < 2**31, f"{name} does not fit into int32"
         return array.astype(np.int32)
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A temporary path that takes the place of `path` once it is written: never half a file."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _look_name(round_: Round, name: str) -> str:
