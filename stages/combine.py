@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from aces.params import Params
+from aces.reporting.outcomes import tabulate, write_outcomes
 from aces.rule import composition, metrics, smoothing
 from aces.rule.counts import Counts, read_counts
 from aces.tracking import StageRun
@@ -31,8 +32,9 @@ def combine(params: Params, run: StageRun) -> dict:
     }
 
     RESULTS.mkdir(exist_ok=True)
-    outcome_table(counts, outcomes, natural, thetas).to_parquet(
-        RESULTS / "outcomes.parquet", index=False
+    write_outcomes(
+        RESULTS / "outcomes.parquet",
+        tabulate(outcomes, natural, index=counts.index, label=counts.label, thetas=thetas),
     )
     curve.to_csv(RESULTS / "curve.csv", index=False)
     comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
@@ -98,26 +100,6 @@ def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
         *(f"certified_accuracy@{r:g}" for r in settings.radii),
     ]
     return pd.DataFrame(rows, columns=columns)
-
-
-def outcome_table(
-    counts: Counts, outcomes: composition.Outcomes, natural: np.ndarray, thetas: list[float]
-) -> pd.DataFrame:
-    """One row per image and theta."""
-    images, steps = outcomes.prediction.shape
-    return pd.DataFrame(
-        {
-            "index": np.repeat(counts.index, steps),
-            "label": np.repeat(counts.label, steps),
-            "theta": np.tile(thetas, images),
-            "prediction": outcomes.prediction.ravel(),
-            "radius": outcomes.radius.ravel(),
-            "route": pd.Categorical.from_codes(
-                outcomes.route.ravel(), [route.name.lower() for route in composition.Route]
-            ),
-            "natural_prediction": natural.ravel(),
-        }
-    )
 
 
 if __name__ == "__main__":

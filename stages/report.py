@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces import data, networks, reporting
+from aces import data, networks, paths, reporting
 from aces.model.composed import ACES
 from aces.model.serving import log_model
 from aces.params import Params
@@ -44,10 +44,13 @@ def read_inputs(params: Params) -> reporting.Inputs:
         evaluation=data.read_eval(Path("data") / params.dataset.name / "eval.npz"),
         counts=read_counts("samples/counts.npz"),
         core=np.load("samples/core.npz")["prediction"],
-        outcomes=pd.read_parquet("results/outcomes.parquet"),
+        outcomes=reporting.read_outcomes(paths.OUTCOMES),
         curve=pd.read_csv("results/curve.csv"),
         metrics=json.loads(Path("results/metrics.json").read_text()),
-        baseline=comparison if len(comparison) else None,
+        comparison=comparison if len(comparison) else None,
+        calibration=json.loads(paths.CALIBRATION.read_text())
+        if paths.CALIBRATION.exists()
+        else None,
         provenance=provenance(params),
     )
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from aces import params
 from aces.data import EvalSet
-from aces.reporting import Inputs
+from aces.reporting import Inputs, tabulate
 from aces.rule import composition, metrics, smoothing
 from aces.rule.counts import BINS, Counts, Settings
 
@@ -65,19 +65,7 @@ def combined(
         counts.label,
         radii=combine.radii,
     )
-    frame = pd.DataFrame(
-        {
-            "index": np.repeat(counts.index, len(thetas)),
-            "label": np.repeat(counts.label, len(thetas)),
-            "theta": np.tile(thetas, len(core)),
-            "prediction": outcomes.prediction.ravel(),
-            "radius": outcomes.radius.ravel(),
-            "route": pd.Categorical.from_codes(
-                outcomes.route.ravel(), [route.name.lower() for route in composition.Route]
-            ),
-            "natural_prediction": natural.ravel(),
-        }
-    )
+    table = tabulate(outcomes, natural, index=counts.index, label=counts.label, thetas=thetas)
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
         "certify": alone,
@@ -88,10 +76,10 @@ def combined(
         evaluation=evaluation,
         counts=counts,
         core=core,
-        outcomes=frame,
+        outcomes=table,
         curve=curve,
         metrics=summary,
-        baseline=_baseline(alone, curve, settings) if baseline else None,
+        comparison=_baseline(alone, curve, settings) if baseline else None,
         provenance={
             "sha256": {"models/core.safetensors": "0" * 64},
             "versions": {"python": "3.11"},

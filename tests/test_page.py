@@ -62,7 +62,7 @@ def test_slider_shows_the_numbers_of_the_curve(page, run, step):
     assert live(page, "acr") == math.floor(row["acr"] * 1000 + 1e-9) / 1000
     for name in run.curve.columns.drop(["theta", "acr", "abstention", "core_rate"]):
         assert live(page, name) == pytest.approx(100 * row[name], abs=0.05 + 1e-9), name
-    routes = run.rule.route[:, step]
+    routes = run.outcomes.route[:, step]
     shares = {
         "core": row["core_rate"],
         "abstain": row["abstention"],
@@ -109,8 +109,8 @@ def test_wall_shows_every_image_by_route_and_answer(page, run, step):
     )
     assert sorted(image for image, _, _ in tiles) == list(range(len(run.label)))
     for image, route, answer in tiles:
-        prediction = run.rule.prediction[image, step]
-        assert route == Route(run.rule.route[image, step]).name.lower()
+        prediction = run.outcomes.prediction[image, step]
+        assert route == Route(run.outcomes.route[image, step]).name.lower()
         assert answer == (
             "none" if prediction < 0 else "right" if prediction == run.label[image] else "wrong"
         )
@@ -125,23 +125,23 @@ def test_choosing_an_image_shows_its_own_numbers(page, run, image):
     classes = run.evaluation.classes
     assert page.inner_text("#detail-title").startswith(classes[run.label[image]])
     assert str(run.evaluation.index[image]) in page.inner_text("#detail-title")
-    assert float(own("radius")) == math.floor(run.rule.radius[image, step] * 1000) / 1000
+    assert float(own("radius")) == math.floor(run.outcomes.radius[image, step] * 1000) / 1000
     assert own("core").startswith(classes[run.core[image]]) and own("guess").startswith(
         classes[run.counts.guess[image]]
     )
     assert own("core").endswith("✓" if run.core[image] == run.label[image] else "✗")
-    assert own("selected") == f"{run.selected[image, step]:,} of {run.draws[image]:,}"
+    assert own("selected") == f"{run.selecting[image, step]:,} of {run.draws[image]:,}"
     share, bound = (
         number(part.removeprefix("≥")) for part in own("p_class").replace("\xa0", "").split(", ")
     )
     assert share == pytest.approx(100 * run.p_class[image], abs=0.05 + 1e-9)
-    assert 0 <= 100 * run.rule.p_class[image, step] - bound < 0.01 + 1e-4  # never rounded up
+    assert 0 <= 100 * run.outcomes.p_class[image, step] - bound < 0.01 + 1e-4  # never rounded up
     share, bound = (
         number(part.removeprefix("≥")) for part in own("p_select").replace("\xa0", "").split(", ")
     )
     assert share == pytest.approx(100 * run.p_select[image, step], abs=0.05 + 1e-9)
-    assert bound == pytest.approx(100 * run.rule.p_select[image, step], abs=0.01)
-    assert float(own("alone")) == math.floor(run.smoothed.radius[image] * 1000) / 1000
+    assert bound == pytest.approx(100 * run.outcomes.p_select[image, step], abs=0.01)
+    assert float(own("alone")) == math.floor(run.alone_radius[image] * 1000) / 1000
     assert f"image {run.evaluation.index[image]}" in page.get_attribute(
         "#radius-chart svg", "aria-label"
     )
@@ -251,7 +251,7 @@ def test_alternative_texts_say_what_was_computed(page, run):
     edge = float(said.split("half of them at ")[1].split(" or below")[0])
     assert (run.median_score[run.certifiable] <= edge).mean() >= 0.5
     assert (run.median_score[run.certifiable] <= edge - 1 / figures.ENTROPY_BINS).mean() <= 0.5
-    at_ceiling = (run.correct[:, 30] & (run.rule.radius[:, 30] >= run.ceiling)).mean()
+    at_ceiling = (run.correct[:, 30] & (run.outcomes.radius[:, 30] >= run.ceiling)).mean()
     said = page.get_attribute("#profile-chart svg", "aria-label")
     assert f"{100 * at_ceiling:.1f} % at the ceiling" in said
 
@@ -281,7 +281,7 @@ def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
         assert page.inner_text("#detail-title").startswith(run.evaluation.classes[run.label[321]])
         assert (
             page.inner_text('#detail [data-own="selected"]')
-            == f"{run.selected[321, 5]:,} of {run.draws[321]:,}"
+            == f"{run.selecting[321, 5]:,} of {run.draws[321]:,}"
         )
         # The thumbnail is this image: of all of them it looks most like this one, away from its
         # frame and mark.

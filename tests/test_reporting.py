@@ -14,7 +14,6 @@ from aces.reporting import browser, payload, screenshot, tables, write_report
 from aces.reporting import figures as figure
 from aces.reporting.sprite import SIDE, make_sprite
 from aces.rule.composition import Route
-from aces.rule.counts import Round
 from simulated import simulated_run
 
 
@@ -206,9 +205,9 @@ def test_selection_radii_are_sorted_and_signed_like_the_routes(run):
     frame = figure.selection_radii(run)
     assert (np.diff(frame.to_numpy(), axis=0) >= 0).all()
     assert (frame["0"] <= 0).all() and (frame["1"] > 0).all()
-    routes = run.rule.route
-    assert (run.rule.selection[routes == Route.CERTIFY] > 0).all() and (
-        run.rule.selection[routes == Route.CORE] < 0
+    routes = run.outcomes.route
+    assert (run.outcomes.signed_selection[routes == Route.CERTIFY] > 0).all() and (
+        run.outcomes.signed_selection[routes == Route.CORE] < 0
     ).all()
 
 
@@ -222,7 +221,7 @@ def test_ecdf_is_the_share_of_images_at_most_p(run):
 
 
 def test_median_score_against_the_definition(run):
-    histogram = run.counts.score[Round.BOUND]
+    histogram = run.histogram
     for image in range(5):
         draws = np.repeat(np.arange(histogram.shape[1]) / 1000, histogram[image])
         assert run.median_score[image] == np.sort(draws)[(len(draws) - 1) // 2]
@@ -236,10 +235,14 @@ def test_page_data_are_the_run_s(run, report):
     )
     assert data["curve"]["selection_rate"][1] == run.curve["selection_rate@0.25"].tolist()
     radius = decoded(data["images"]["radius"], np.float32, steps)
-    assert (radius <= run.rule.radius).all() and np.allclose(radius, run.rule.radius, rtol=1e-6)
-    assert (decoded(data["images"]["route"], np.uint8, steps) == run.rule.route).all()
-    assert (decoded(data["images"]["natural"], np.int16, steps) == run.natural).all()
-    assert (decoded(data["images"]["selected"], np.uint32, steps) == run.selected).all()
+    assert (radius <= run.outcomes.radius).all() and np.allclose(
+        radius, run.outcomes.radius, rtol=1e-6
+    )
+    assert (decoded(data["images"]["route"], np.uint8, steps) == run.outcomes.route).all()
+    assert (
+        decoded(data["images"]["natural"], np.int16, steps) == run.outcomes.natural_prediction
+    ).all()
+    assert (decoded(data["images"]["selected"], np.uint32, steps) == run.selecting).all()
     shares = np.array(data["routes"])
     assert np.allclose(shares.sum(axis=0), 1) and np.allclose(
         shares[Route.ABSTAIN], run.curve["abstention"]
@@ -316,9 +319,9 @@ def test_sprite_holds_every_image_in_its_place(side, channels, native):
 
 
 def test_outcomes_of_other_counts_are_refused(run):
-    other = dataclasses.replace(run, counts=simulated_run(seed=1).counts)
+    other = simulated_run(images=20)
     with pytest.raises(AssertionError, match="do not belong"):
-        other.rule
+        dataclasses.replace(run, counts=other.counts)
 
 
 def test_screenshot_without_a_browser_says_no(report, tmp_path, monkeypatch):

@@ -4,8 +4,17 @@ from pathlib import Path
 
 from aces.reporting.browser import screenshot
 from aces.reporting.inputs import Inputs
+from aces.reporting.outcomes import OutcomeTable, read_outcomes, tabulate, write_outcomes
 
-__all__ = ["Inputs", "screenshot", "write_report"]
+__all__ = [
+    "Inputs",
+    "OutcomeTable",
+    "read_outcomes",
+    "screenshot",
+    "tabulate",
+    "write_outcomes",
+    "write_report",
+]
 
 
 def write_report(folder: str | Path, inputs: Inputs) -> None:

@@ -9,9 +9,9 @@ from string import Template
 import pandas as pd
 
 from aces.errors import InputError
-from aces.reporting.inputs import working_point
 from aces.reporting.page import as_json, asset, by_section, listing
 from aces.rule.statistics import floor_digits
+from aces.rule.working_point import best_within
 
 SCRIPTS = ("chart.js", "compare.js")
 ALONE = "The certification networks alone"
@@ -43,7 +43,14 @@ class RunCurve:
 
     def at_loss(self, loss: float) -> pd.Series:
         """ACES where it gives up at most `loss` of the core network's natural accuracy."""
-        return self.curve.iloc[working_point(self.curve, self.metrics["core"]["nac"], loss=loss)]
+        return self.curve.iloc[
+            best_within(
+                self.curve["nac"],
+                self.curve["acr"],
+                core_nac=self.metrics["core"]["nac"],
+                loss=loss,
+            )
+        ]
 
 
 def read_curve(run) -> RunCurve | None:

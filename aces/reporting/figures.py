@@ -68,7 +68,9 @@ def selection_radii(inputs: Inputs) -> pd.DataFrame:
     percentile.
     """
     percentile = np.arange(101)
-    ordered = np.percentile(inputs.rule.selection, percentile, axis=0, method="closest_observation")
+    ordered = np.percentile(
+        inputs.outcomes.signed_selection, percentile, axis=0, method="closest_observation"
+    )
     columns = {f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}
     return pd.DataFrame({"percentile": percentile, **columns})
 

@@ -1,5 +1,10 @@
-"""What a report is made from, and the quantities that follow from it. N images, T thetas."""
+"""What a report is made from, and the quantities that follow from it. N images, T thetas.
 
+The report never applies the rule: answers, bounds and selections are those of
+results/outcomes.parquet. The counts serve only for the histograms and the shares of draws.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -8,53 +13,52 @@ import numpy as np
 import pandas as pd
 
 from aces.params import Params
-from aces.rule import composition, metrics, smoothing
-from aces.rule.composition import Outcomes, Route
+from aces.reporting.outcomes import OutcomeTable
+from aces.rule import metrics
+from aces.rule.composition import Outcomes
 from aces.rule.counts import BINS, Counts, Round
+from aces.rule.working_point import WorkingPoint, working_point
 
 if TYPE_CHECKING:
     from aces.data import EvalSet
 
 SCORES = {"entropy": "entropy", "network": "selection score"}
+RULES = {"paper": "the paper's rule", "confident": "the confident rule"}
 METHODS = {
     "gaussian": "Gaussian",
     "smoothadv": "SmoothAdv",
     "macer": "MACER",
     "consistency": "Consistency",
 }
-# of the core network's natural accuracy, which a working point may give up unless something else is
-# said
-LOSS = 0.05
 DATASETS = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
-
-
-def working_point(curve: pd.DataFrame, core_nac: float, *, loss: float = LOSS) -> int:
-    """The row of the largest ACR within `loss` of the core network's natural accuracy; of the
-    largest NAC if none is.
-    """
-    within = curve["nac"].to_numpy() >= core_nac - loss - 1e-12
-    return int(
-        np.where(within, curve["acr"], -1).argmax() if within.any() else curve["nac"].argmax()
-    )
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A run: `outcomes`, `curve` and `metrics` are the files of the stage `combine`.
+    """A run, as the stages `sample`, `calibrate` and `combine` left it.
 
-    baseline: what ACES is compared with (series, sigma, theta, nac, acr, certified_accuracy@<r>),
-    or None; provenance: section -> name -> value.
+    comparison: what ACES is compared with (series, sigma, theta, nac, acr,
+    certified_accuracy@<r>), or None; calibration: the content of results/calibration.json, or None;
+    provenance: section -> name -> value.
     """
 
     params: Params
     evaluation: "EvalSet"
     counts: Counts
     core: np.ndarray  # (N,) classes of the core network
-    outcomes: pd.DataFrame
+    outcomes: OutcomeTable
     curve: pd.DataFrame
     metrics: dict
-    baseline: pd.DataFrame | None = None
+    comparison: pd.DataFrame | None = None
+    calibration: Mapping | None = None
     provenance: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        same = np.array_equal
+        assert same(self.outcomes.index, self.counts.index), (
+            "outcomes do not belong to these counts"
+        )
+        assert same(self.outcomes.index, self.evaluation.index), "outcomes are of other images"
 
     @property
     def sigma(self) -> float:
@@ -62,20 +66,38 @@ class Inputs:
 
     @property
     def thetas(self) -> np.ndarray:
-        return self.curve["theta"].to_numpy()
+        return self.outcomes.theta
+
+    @property
+    def radius_names(self) -> list[str]:
+        """The radii of the curve as its columns name them."""
+        prefix = "certified_accuracy@"
+        return [name.removeprefix(prefix) for name in self.curve if name.startswith(prefix)]
 
     @property
     def radii(self) -> list[float]:
-        return self.params.combine.radii
+        return [float(name) for name in self.radius_names]
 
     @property
     def label(self) -> np.ndarray:
         return self.evaluation.label
 
     @property
+    def rule(self) -> str:
+        """The rule of the outcomes: `paper` or `confident`."""
+        return getattr(self.params.combine, "rule", "paper")
+
+    @property
     def score(self) -> str:
         """What is compared with theta, in words."""
-        return SCORES[self.params.select.mechanism]
+        return "doubt" if self.rule == "confident" else self.paper_score
+
+    @property
+    def paper_score(self) -> str:
+        """What the paper's rule compares with theta, in words."""
+        select = self.params.select
+        name = getattr(select, "score", None) or select.mechanism
+        return SCORES.get(name, name)
 
     @property
     def method(self) -> str:
@@ -91,9 +113,29 @@ class Inputs:
         return self.metrics["certify"]
 
     @property
+    def core_nac(self) -> float:
+        return float(self.metrics["core"]["nac"])
+
+    @property
     def ceiling(self) -> float:
         """The largest radius that n draws can certify."""
         return float(self.metrics["acr_ceiling"])
+
+    @property
+    def concerns(self) -> list[str]:
+        """What makes these numbers doubtful, a sentence each."""
+        return [str(concern) for concern in self.metrics.get("concerns", [])]
+
+    @cached_property
+    def working_point(self) -> WorkingPoint:
+        return working_point(
+            self.thetas,
+            nac=self.curve["nac"].to_numpy(),
+            acr=self.curve["acr"].to_numpy(),
+            core_nac=self.core_nac,
+            chosen=getattr(self.params.report, "theta", None),
+            calibration=self.calibration,
+        )
 
     @property
     def varying_noise(self) -> pd.DataFrame:
@@ -105,47 +147,47 @@ class Inputs:
         """The curve with the entropy in place of the selection network."""
         return self._series("entropy").sort_values("theta")
 
-    @cached_property
-    def natural(self) -> np.ndarray:
-        """(N, T) answers of PREDICT."""
-        return self._matrix("natural_prediction")
+    @property
+    def other_rule(self) -> str | None:
+        """The rule that the outcomes were not made with, where its curve is known."""
+        found = [name for name in RULES if name != self.rule and len(self._series(name))]
+        return found[0] if found else None
 
-    @cached_property
-    def rule(self) -> Outcomes:
-        """The outcomes with what their file does not hold: the bounds, and the radius of the
-        selection.
-        """
-        settings = self.params.combine
-        rule = composition.certify(
-            self.counts,
-            self.core,
-            sigma=self.sigma,
-            alpha=settings.alpha,
-            thetas=self.thetas,
-            multiplicity=settings.multiplicity,
-        )
-        names = np.array([route.name.lower() for route in Route])
-        assert (names[rule.route] == self._matrix("route")).all(), (
-            "outcomes do not belong to these counts"
-        )
-        return rule
+    @property
+    def other_curve(self) -> pd.DataFrame:
+        """The curve of the other rule from the same draws; no rows where it is not known."""
+        return self._series(self.other_rule or "none").sort_values("theta")
 
     @cached_property
     def correct(self) -> np.ndarray:
         """(N, T) whether CERTIFY's answer is right."""
-        return self.rule.prediction == self.label[:, None]
+        return self.outcomes.correct
 
     @cached_property
-    def smoothed(self) -> smoothing.Smoothed:
-        """The certification network by itself, image by image."""
-        return smoothing.certify(self.counts, sigma=self.sigma, alpha=self.params.combine.alpha)
+    def alone_radius(self) -> np.ndarray:
+        """(N,) the certified radius of the certification network by itself.
+
+        At theta = 1 every draw selects it, so ACES is plain randomized smoothing there.
+        """
+        return self.outcomes.radius[:, -1]
+
+    @cached_property
+    def alone_correct(self) -> np.ndarray:
+        """(N,) whether the certification network by itself is right, and certified."""
+        return self.correct[:, -1]
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """Bootstrap intervals of the curve: theta, then <metric>_low and <metric>_high."""
+        """95 % intervals of the curve: theta, then <metric>_low and <metric>_high."""
+        table = self.outcomes
         return metrics.intervals(
-            self.rule,
-            self.natural,
+            Outcomes(
+                prediction=table.prediction,
+                radius=table.radius,
+                route=table.route,
+                selection=table.signed_selection,
+            ),
+            table.natural_prediction,
             self.label,
             thetas=self.thetas,
             radii=self.radii,
@@ -158,33 +200,50 @@ class Inputs:
         """(N,) draws of round BOUND."""
         return self.counts.draws[Round.BOUND]
 
+    @property
+    def histogram(self) -> np.ndarray:
+        """(N, BINS + 1) draws of round BOUND by what is compared with theta."""
+        counts = self.counts.doubt if self.rule == "confident" else self.counts.score
+        return counts[Round.BOUND]
+
+    @property
+    def joint_histogram(self) -> np.ndarray:
+        """(N, BINS + 1) the same, only draws of the guessed class."""
+        counts = self.counts
+        return (counts.joint_doubt if self.rule == "confident" else counts.joint_score)[Round.BOUND]
+
     @cached_property
-    def selected(self) -> np.ndarray:
-        """(N, T) draws of round BOUND that select the certification network: score <= theta."""
-        return self._below[:, composition.places_of(self.thetas)]
+    def selecting(self) -> np.ndarray:
+        """(N, T) draws of round BOUND that speak for the certification network.
+
+        The paper's rule asks for a score of at most theta; the confident rule also for the guessed
+        class.
+        """
+        chosen = self.joint_histogram if self.rule == "confident" else self.histogram
+        places = np.rint(self.thetas * BINS).astype(int)
+        return np.cumsum(chosen, axis=1)[:, places]
 
     @cached_property
     def p_select(self) -> np.ndarray:
-        """(N, T) share of draws that agree with the more frequent selection."""
-        others = self._below[:, -1:] - self.selected  # invalid draws select nobody
-        return np.maximum(self.selected, others) / self.draws[:, None]
+        """(N, T) share of draws on the more frequent side of the selection."""
+        valid = self.histogram.sum(axis=1)[:, None]  # invalid draws speak for nobody
+        return np.maximum(self.selecting, valid - self.selecting) / self.draws[:, None]
 
     @cached_property
     def p_class(self) -> np.ndarray:
         """(N,) share of draws of the guessed class."""
-        return self.counts.joint_score[Round.BOUND].sum(axis=1) / self.draws
+        return self.joint_histogram.sum(axis=1) / self.draws
 
     @cached_property
     def median_score(self) -> np.ndarray:
         """(N,) the score that half of the draws do not exceed."""
-        return (self._below >= (self._below[:, -1:] + 1) // 2).argmax(axis=1) / BINS
+        below = np.cumsum(self.histogram, axis=1)
+        return (below >= (below[:, -1:] + 1) // 2).argmax(axis=1) / BINS
 
     @cached_property
     def certifiable(self) -> np.ndarray:
         """(N,) whether the certification network by itself is right at `middle_radius`."""
-        return (self.smoothed.prediction == self.label) & (
-            self.smoothed.radius >= self.middle_radius
-        )
+        return self.alone_correct & (self.alone_radius >= self.middle_radius)
 
     @property
     def reachable_radii(self) -> list[float]:
@@ -197,21 +256,7 @@ class Inputs:
         reachable = self.reachable_radii or [0.0]
         return reachable[(len(reachable) - 1) // 2]
 
-    @cached_property
-    def _below(self) -> np.ndarray:
-        """(N, BINS + 1) draws of round BOUND with a score of at most i / BINS."""
-        return np.cumsum(self.counts.score[Round.BOUND], axis=1)
-
     def _series(self, name: str) -> pd.DataFrame:
-        if self.baseline is None:
+        if self.comparison is None:
             return pd.DataFrame(columns=["series", "sigma", "theta", "nac", "acr"])
-        return self.baseline[self.baseline["series"] == name]
-
-    def _matrix(self, column: str) -> np.ndarray:
-        """(N, T) a column of the outcomes, images in the order of the evaluation set."""
-        frame = self.outcomes[["index", "theta"]].assign(value=np.asarray(self.outcomes[column]))
-        return (
-            frame.pivot(index="index", columns="theta", values="value")
-            .loc[self.evaluation.index]
-            .to_numpy()
-        )
+        return self.comparison[self.comparison["series"] == name]

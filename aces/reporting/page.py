@@ -11,7 +11,7 @@ import pandas as pd
 
 from aces.params import flatten
 from aces.reporting import figures, payload, tables
-from aces.reporting.inputs import LOSS, Inputs
+from aces.reporting.inputs import Inputs
 from aces.reporting.sprite import make_sprite
 from aces.rule.counts import Round
 from aces.rule.statistics import floor_digits
@@ -55,7 +55,7 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
         "comparison": _comparison(compared) if len(compared) else "",
         "wall_intro": _wall_intro(len(shown), len(inputs.label)),
         "correctness_radius": f"{inputs.middle_radius:g}",
-        "loss": f"{100 * LOSS:g}",
+        "working_point": html.escape(inputs.working_point.words),
         "beyond": _beyond(inputs),
         **_common(inputs),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from aces.reporting import figures
-from aces.reporting.inputs import Inputs, working_point
+from aces.reporting.inputs import Inputs
 from aces.reporting.sprite import Sprite
 from aces.rule.counts import BINS, Round
 
@@ -28,23 +28,24 @@ def shown_images(count: int) -> np.ndarray:
     )
 
 
-def shown_steps(count: int) -> np.ndarray:
-    """The thetas the slider stops at: all of them, or every k-th, always with the last."""
+def shown_steps(count: int, *, always: int = 0) -> np.ndarray:
+    """The thetas the slider stops at: all of them, or every k-th, with the last and `always`."""
     intervals = count - 1
     stride = (
         next(k for k in range(1, intervals + 1) if intervals % k == 0 and intervals // k <= STEPS)
         if intervals
         else 1
     )
-    return np.arange(0, count, stride)
+    return np.union1d(np.arange(0, count, stride), [always])
 
 
 def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict:
     """Everything the page's script reads."""
-    steps = shown_steps(len(inputs.thetas))
+    point = inputs.working_point
+    steps = shown_steps(len(inputs.thetas), always=point.step)
     curve, intervals = inputs.curve.iloc[steps], inputs.intervals.iloc[steps]
     thetas = inputs.thetas[steps]
-    start = working_point(curve, inputs.metrics["core"]["nac"])
+    start = int(np.searchsorted(steps, point.step))
     return {
         "n": inputs.params.sample.n,
         "count": len(inputs.label),
@@ -70,7 +71,7 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict:
         "curve": _curve(curve, inputs.radii, "{}"),
         "bands": _bands(intervals, inputs.radii),
         "routes": [
-            (inputs.rule.route[:, steps] == route).mean(axis=0).tolist() for route in range(4)
+            (inputs.outcomes.route[:, steps] == route).mean(axis=0).tolist() for route in range(4)
         ],
         "profile": _profile(inputs, steps),
         "correctness": _correctness(inputs),
@@ -113,11 +114,13 @@ def _profile(inputs: Inputs, steps: np.ndarray) -> dict:
     above = lambda correct, radius: np.stack(
         [(correct & (radius >= r)).mean(axis=0) for r in grid], axis=-1
     )
-    alone = above(inputs.smoothed.prediction == inputs.label, inputs.smoothed.radius)
+    alone = above(inputs.alone_correct, inputs.alone_radius)
     return {
         "radius": grid.tolist(),
         "alone": alone.tolist(),
-        "aces": _encode(above(inputs.correct[:, steps], inputs.rule.radius[:, steps]), np.float32),
+        "aces": _encode(
+            above(inputs.correct[:, steps], inputs.outcomes.radius[:, steps]), np.float32
+        ),
     }
 
 
@@ -135,7 +138,7 @@ def _selection_radius(inputs: Inputs, steps: np.ndarray) -> dict:
     return {
         "percentile": frame["percentile"].tolist(),
         "values": _encode(frame.iloc[:, 1 + steps].T, np.float32),
-        "ceiling": float(np.abs(inputs.rule.selection).max()),
+        "ceiling": float(inputs.outcomes.selection_radius.max()),
     }
 
 
@@ -157,15 +160,15 @@ def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
             inputs.core[shown],
             inputs.counts.guess[shown],
             top.ravel(),
-            inputs.natural[shown].ravel(),
+            inputs.outcomes.natural_prediction[shown].ravel(),
         ]
     )
     return {int(k): inputs.evaluation.classes[k] for k in np.unique(spoken) if k >= 0}
 
 
 def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite) -> dict:
-    counts, rule, grid = inputs.counts, inputs.rule, np.ix_(shown, steps)
-    classes, scores = counts.classes[Round.BOUND][shown], counts.score[Round.BOUND][shown]
+    counts, rule, grid = inputs.counts, inputs.outcomes, np.ix_(shown, steps)
+    classes, scores = counts.classes[Round.BOUND][shown], inputs.histogram[shown]
     return {
         "count": len(shown),
         "sprite": {"columns": sprite.columns, "rows": sprite.rows},
@@ -179,15 +182,15 @@ def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite
         "valid": scores.sum(axis=1).tolist(),
         "median": inputs.median_score[shown].tolist(),
         "p_class_share": inputs.p_class[shown].round(6).tolist(),
-        "alone_radius": [_down(value) for value in inputs.smoothed.radius[shown]],
+        "alone_radius": [_down(value) for value in inputs.alone_radius[shown]],
         "route": _encode(rule.route[grid], np.uint8),
         "radius": _encode(_float32_down(rule.radius[grid]), np.float32),
-        "natural": _encode(inputs.natural[grid], np.int16),
-        "selected": _encode(inputs.selected[grid], np.uint32),
+        "natural": _encode(inputs.outcomes.natural_prediction[grid], np.int16),
+        "selected": _encode(inputs.selecting[grid], np.uint32),
         "p_select": _encode(_float32_down(rule.p_select[grid]), np.float32),
         "p_class": _encode(_float32_down(rule.p_class[grid]), np.float32),
         "histogram": _encode(_coarse(scores), np.uint32),
-        "joint": _encode(_coarse(counts.joint_score[Round.BOUND][shown]), np.uint32),
+        "joint": _encode(_coarse(inputs.joint_histogram[shown]), np.uint32),
     }
 
 
@@ -196,7 +199,7 @@ def _typical(inputs: Inputs, shown: np.ndarray, theta: float) -> int:
     the largest radius.
     """
     near = np.abs(inputs.median_score[shown] - theta) <= 0.1
-    return int(np.where(near, inputs.smoothed.radius[shown], -1).argmax())
+    return int(np.where(near, inputs.alone_radius[shown], -1).argmax())
 
 
 def _top(classes: np.ndarray) -> list:

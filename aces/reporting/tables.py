@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aces.reporting.inputs import Inputs, working_point
+from aces.reporting.inputs import Inputs
 from aces.rule.statistics import floor_digits
+from aces.rule.working_point import best_within
 
 GROUPS = {
     "certified_accuracy": "Certified accuracy at radius r",
@@ -53,7 +54,7 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
     ACES stands at the largest ACR that costs at most each of `LOSSES`, so that two mechanisms,
     whose thetas mean different things, are compared at the same price.
     """
-    if inputs.baseline is None:
+    if inputs.comparison is None:
         return pd.DataFrame()
     names = ["nac", "acr", *(f"certified_accuracy@{r:g}" for r in inputs.radii)]
     rows = _at_losses(inputs, inputs.curve, f"ACES, by {inputs.score}")
@@ -69,7 +70,8 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
 
 def _at_losses(inputs: Inputs, curve: pd.DataFrame, system: str) -> list[dict]:
     places = dict.fromkeys(
-        working_point(curve, inputs.metrics["core"]["nac"], loss=loss) for loss in LOSSES
+        best_within(curve["nac"], curve["acr"], core_nac=inputs.core_nac, loss=loss)
+        for loss in LOSSES
     )
     return [
         {"system": system, **curve.iloc[place].to_dict(), "sigma": inputs.sigma} for place in places

@@ -1,0 +1,155 @@
+"""`results/outcomes.parquet`: one row per image and theta, from `combine` to the report.
+
+In memory each column is a matrix with one row per image and one column per theta. The file holds
+all thetas of the first image, then all of the second, so a column of the file is the flattened
+matrix. N images, T thetas.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aces.errors import InputError, one_line
+from aces.files import atomic
+from aces.rule.composition import Outcomes, Route
+
+ROUTES = tuple(route.name.lower() for route in Route)
+SELECTED = ("certify", "core", "neither")
+ROWS = 1_000_000  # of one row group, so that neither side holds a second copy of everything
+_REMEDY = "run `dvc repro -f combine`"
+_NAMED = {"route": ROUTES, "selected": SELECTED}  # stored as words, in memory their numbers
+_WHOLE = ("prediction", "natural_prediction")
+
+
+@dataclass(frozen=True)
+class OutcomeTable:
+    """What ACES answers for each image and theta, and the bounds it rests on."""
+
+    index: np.ndarray  # (N,) the image's place in the test set
+    label: np.ndarray  # (N,)
+    theta: np.ndarray  # (T,)
+    prediction: np.ndarray  # (N, T) int, -1: no answer
+    radius: np.ndarray  # (N, T)
+    route: np.ndarray  # (N, T) Route
+    natural_prediction: np.ndarray  # (N, T) int, the answers of PREDICT
+    selected: np.ndarray  # (N, T) place in SELECTED: who is provably selected
+    selection_radius: np.ndarray  # (N, T) within which that selection holds
+    p_select: np.ndarray  # (N, T) lower bound of the probability of the selection
+    p_class: np.ndarray  # (N, T) lower bound of the probability of the class
+
+    @property
+    def correct(self) -> np.ndarray:
+        """(N, T) whether CERTIFY's answer is right."""
+        return (self.prediction == self.label[:, None]) & (self.prediction >= 0)
+
+    @property
+    def signed_selection(self) -> np.ndarray:
+        """(N, T) the radius of the selection, below 0 where the core network is selected."""
+        sign = np.array([1.0, -1.0, 0.0])  # in the order of SELECTED
+        return sign[self.selected] * self.selection_radius
+
+
+def tabulate(
+    outcomes: Outcomes, natural: np.ndarray, *, index: np.ndarray, label: np.ndarray, thetas
+) -> OutcomeTable:
+    """The rule's outcomes with the images and thetas they belong to.
+
+    natural: (N, T) answers of PREDICT; index, label: (N,); thetas: (T,).
+    """
+    signed = outcomes.selection
+    return OutcomeTable(
+        index=np.asarray(index),
+        label=np.asarray(label),
+        theta=np.asarray(thetas, dtype=float),
+        prediction=outcomes.prediction,
+        radius=outcomes.radius,
+        route=outcomes.route,
+        natural_prediction=natural,
+        selected=np.select([signed > 0, signed < 0], [0, 1], 2).astype(np.int8),
+        selection_radius=np.abs(signed),
+        p_select=np.broadcast_to(outcomes.p_select, signed.shape),
+        p_class=np.broadcast_to(outcomes.p_class, signed.shape),
+    )
+
+
+def write_outcomes(path: str | Path, table: OutcomeTable) -> None:
+    """Write the table as parquet, some images at a time: the same table gives the same bytes."""
+    images, steps = table.prediction.shape
+    stride = max(1, ROWS // max(steps, 1))
+    with atomic(path) as temporary:
+        writer = None
+        for start in range(0, max(images, 1), stride):
+            part = _rows(table, slice(start, start + stride))
+            writer = writer or pq.ParquetWriter(temporary, part.schema)
+            writer.write_table(part)
+        assert writer is not None
+        writer.close()
+
+
+def _rows(table: OutcomeTable, images: slice) -> pa.Table:
+    """The rows of some images."""
+    count, steps = table.prediction[images].shape
+    columns = {
+        "index": np.repeat(table.index[images], steps),
+        "label": np.repeat(table.label[images], steps),
+        "theta": np.tile(table.theta, count),
+    }
+    for each in fields(table)[3:]:
+        values = np.ascontiguousarray(getattr(table, each.name)[images]).ravel()
+        if each.name in _NAMED:
+            codes = pa.array(values.astype(np.int8))
+            columns[each.name] = pa.DictionaryArray.from_arrays(codes, list(_NAMED[each.name]))
+        else:
+            columns[each.name] = values.astype(np.int64 if each.name in _WHOLE else np.float64)
+    return pa.table(columns)
+
+
+def read_outcomes(path: str | Path) -> OutcomeTable:
+    """Read and check what `write_outcomes` wrote, one column at a time."""
+    try:
+        file = pq.ParquetFile(path)
+        names = [each.name for each in fields(OutcomeTable)]
+        missing = sorted(set(names) - set(file.schema_arrow.names))
+        if missing:
+            raise ValueError(f"without the columns {', '.join(missing)}")
+        theta, index = (_column(file, name) for name in ("theta", "index"))
+        steps = int((index == index[0]).sum()) if len(index) else 0
+        images = len(index) // max(steps, 1)
+        grid = (images, steps)
+        if images * steps != len(index) or not _is_grid(theta, index, grid):
+            raise ValueError("not one row for each image and theta, images one after another")
+        columns = {name: _column(file, name).reshape(grid) for name in names[3:]}
+        label = _column(file, "label").reshape(grid)[:, 0].copy()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: `dvc repro combine` makes it") from None
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot be used ({one_line(error)}): {_REMEDY}") from None
+    return OutcomeTable(
+        index=index.reshape(grid)[:, 0].copy(),
+        label=label,
+        theta=theta[:steps].copy(),
+        **columns,
+    )
+
+
+def _is_grid(theta: np.ndarray, index: np.ndarray, grid: tuple[int, int]) -> bool:
+    """Whether the rows are all thetas of the first image, then all of the second, and so on."""
+    theta, index = theta.reshape(grid), index.reshape(grid)
+    ascending = bool((np.diff(theta[:1]) > 0).all())
+    return ascending and bool((theta == theta[:1]).all() and (index == index[:, :1]).all())
+
+
+def _column(file: pq.ParquetFile, name: str) -> np.ndarray:
+    """A column as numbers; words become their places in the list of words."""
+    values = file.read(columns=[name]).column(0).combine_chunks()
+    if name in _NAMED:
+        values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        places = np.array([_NAMED[name].index(word) for word in values.dictionary.to_pylist()])
+        return places.astype(np.int8)[values.indices.to_numpy(zero_copy_only=False)]
+    found = values.to_numpy(zero_copy_only=False)
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise ValueError(f"{name} has values that are not numbers")
+    return found.astype(np.int32) if name in _WHOLE else found
