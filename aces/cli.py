@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "put several runs in one page and one table",
     "bench": "measure the speed of this machine, as ratios",
     "scratch": "list or remove the partial work of long stages",
+    "schema": "describe params.yaml to editors, as a JSON schema",
 }
 
 

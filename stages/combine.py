@@ -85,7 +85,7 @@ def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
         }
         for sigma in params.baseline.sigmas
     ]
-    if params.select.mechanism == "network":
+    if params.select.score == "network":
         counts = read_counts(folder / "entropy.npz")
         rows += [
             {"series": "entropy", "sigma": params.sigma, **row}

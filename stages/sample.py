@@ -23,7 +23,7 @@ def sample(params: Params, run: StageRun) -> dict:
     certify = networks.load_model("models/certify.safetensors")
     select = (
         networks.load_model("models/select.safetensors")
-        if params.select.mechanism == "network"
+        if params.select.score == "network"
         else None
     )
 

@@ -11,7 +11,7 @@ from torch import nn
 from aces import data, networks, paths, runtime
 from aces.console import console, warn
 from aces.networks.checkpoints import evaluation_images, import_checkpoint
-from aces.params import NO_CHECKPOINT, Params, Train
+from aces.params import NONE, Params, Train
 from aces.tracking import StageRun
 from aces.training import Method, train_network
 
@@ -139,7 +139,7 @@ def write_network(
 
 
 def published(checkpoint: str) -> bool:
-    return checkpoint != NO_CHECKPOINT
+    return checkpoint != NONE
 
 
 def read_training(params: Params) -> data.TrainSet:

@@ -1,6 +1,5 @@
 """Train the certification network at sigma, or take a published one."""
 
-import dataclasses
 from pathlib import Path
 
 from aces import data
@@ -60,7 +59,7 @@ def write_teacher(params: Params) -> None:
         {
             "teacher": digest(Path("models/certify.safetensors")),
             "sigma": params.sigma,
-            "certify": dataclasses.asdict(params.certify),
+            "certify": params.certify.model_dump(),
         },
     )
 

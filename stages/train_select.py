@@ -22,7 +22,7 @@ OUTPUTS = 2  # class 0: the core answers, class 1: the certification network doe
 
 
 def train_select(params: Params, run: StageRun) -> dict:
-    if params.select.mechanism == "entropy":
+    if params.select.score == "entropy":
         SELECT.parent.mkdir(exist_ok=True)
         safetensors.numpy.save_file({}, SELECT, metadata={"mechanism": "entropy"})
         return {"trained": 0}

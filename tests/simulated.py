@@ -91,15 +91,13 @@ def _settings(
     *, theta_step: float, n: int, mechanism: str, radii: list[float] | None
 ) -> params.Params:
     loaded = params.load("profiles/laptop.yaml")
-    replace = params.dataclasses.replace
     on_grid = lambda theta: abs(theta / theta_step - round(theta / theta_step)) < 1e-9
-    return replace(
-        loaded,
-        sample=replace(loaded.sample, n=n),
-        select=replace(loaded.select, mechanism=mechanism),
-        combine=replace(loaded.combine, theta_step=theta_step, radii=radii or loaded.combine.radii),
-        report=replace(
-            loaded.report, thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
+    return loaded.replace(
+        sample=loaded.sample.replace(n=n),
+        select=loaded.select.replace(score=mechanism),
+        combine=loaded.combine.replace(theta_step=theta_step, radii=radii or loaded.combine.radii),
+        report=loaded.report.replace(
+            thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
         ),
     )
 
@@ -145,7 +143,7 @@ def _draw(generator, label, ease, *, classes: int, params: params.Params) -> Cou
             seed=0,
             chunk=sample.chunk,
             model="simulated",
-            score=params.select.mechanism,
+            score=params.select.score,
         ),
     )
 
@@ -174,7 +172,7 @@ def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.D
             {"series": "sigma", "sigma": sigma * factor, "theta": np.nan}
             | {k: kept * v for k, v in alone.items()}
         )
-    if settings.select.mechanism == "network":
+    if settings.select.score == "network":
         worse = curve.assign(
             acr=0.8 * curve["acr"],
             **{

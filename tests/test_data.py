@@ -40,7 +40,7 @@ def test_unknown_dataset_is_refused():
         data.info("mnist")
 
 
-@pytest.mark.parametrize("name", params.DATASETS)
+@pytest.mark.parametrize("name", data.DATASETS)
 def test_info_is_consistent(name):
     info = data.info(name)
     assert info.name == name and len(info.classes) == info.num_classes

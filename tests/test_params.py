@@ -1,11 +1,14 @@
 """params.yaml: every complaint names the key, the value and the remedy, before any work starts."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from aces import params
 from aces.errors import InputError
 from aces.params import load
+from aces.training import methods
 
 
 @pytest.fixture
@@ -36,8 +39,8 @@ def test_unknown_key(tmp_path, tree):
 
 
 def test_missing_key(tmp_path, tree):
-    del tree["certify"]["train"]["lr"]
-    assert "missing key 'lr' in certify.train" in complaint(tmp_path, tree)
+    del tree["certify"]["consistency"][0]["eta"]
+    assert "missing key 'eta' in certify.consistency.0" in complaint(tmp_path, tree)
 
 
 def test_a_number_that_yaml_reads_as_text(tmp_path, tree):
@@ -53,12 +56,11 @@ def test_a_number_that_yaml_reads_as_text(tmp_path, tree):
         (("sigma",), float("nan")),
         (("seed",), -1),
         (("seed",), True),
-        (("dataset", "name"), "mnist"),
         (("dataset", "stride"), 0),
         (("certify", "method"), "magic"),
-        (("select", "mechanism"), "dice"),
+        (("select", "score"), "dice"),
         (("select", "eta"), 1.5),
-        (("sample", "precision"), "int8"),
+        (("sample", "precision"), "int4"),
         (("sample", "n0"), 0),
         (("combine", "alpha"), 0.5),
         (("combine", "multiplicity"), "none"),
@@ -119,17 +121,14 @@ def test_the_number_asked_for_is_enough_and_one_less_is_not():
         )
 
 
-def test_settings_of_the_nearest_sigma_apply(tree):
+def test_settings_of_the_nearest_sigma_apply():
     blocks = [
         params.Consistency(sigma=s, draws=2, weight=w, eta=0.5)
         for s, w in ((0.25, 20.0), (0.5, 10.0), (1.0, 5.0))
     ]
-    base = load("profiles/laptop.yaml").certify
-    from dataclasses import replace
-
-    certify = replace(base, method="consistency", consistency=blocks)
-    assert [certify.settings(s).weight for s in (0.1, 0.3, 0.6, 2.0)] == [20.0, 20.0, 10.0, 5.0]
-    assert replace(base, method="gaussian").settings(0.25) is None
+    found = [methods.nearest(blocks, s).weight for s in (0.1, 0.3, 0.6, 2.0)]
+    assert found == [20.0, 20.0, 10.0, 5.0]
+    assert methods.nearest([], 0.25) is None
 
 
 def test_thetas_are_exact_on_the_grid():
@@ -140,3 +139,36 @@ def test_thetas_are_exact_on_the_grid():
 def test_flatten_names_every_leaf():
     flat = params.flatten(load("profiles/laptop.yaml"))
     assert flat["sample.adaptive.tolerance"] == 0.01 and flat["certify.macer.0.beta"] == 16.0
+
+
+def test_every_key_has_a_default():
+    assert params.parse("") == params.Params()
+
+
+def test_a_renamed_key_says_its_new_name(tmp_path, tree):
+    tree["select"]["mechanism"] = tree["select"].pop("score")
+    assert "it is called score now" in complaint(tmp_path, tree)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("sigma: 0.25\nsigma: 0.5", "twice"),
+        ("combine:\n  radii: some", "expected auto, or a list of numbers"),
+        ("combine:\n  radii:\n    - a", "combine.radii.0='a'"),
+        ("core: 3", "expected the keys arch"),
+        ("- 1", "expected the keys sigma"),
+        ("sample:\n  nn: 3", "did you mean n"),
+        ("x: " + "[" * 50 + "]" * 50, "levels deep"),
+        ("seed: 1" + "0" * 400, "expected a number below 4294967296"),
+        ("[1", "not YAML"),
+    ],
+)
+def test_odd_files_are_refused_in_one_line(text, said):
+    with pytest.raises(InputError) as caught:
+        params.parse(text)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_schema_for_editors_is_current():
+    assert Path("params.schema.json").read_text() == params.schema(), "run `make schema`"

@@ -287,7 +287,7 @@ def test_queued_experiments_without_a_store(project):
         "run",
         "--queue",
         "-S",
-        "select.mechanism=network",
+        "select.score=network",
         "-S",
         "baseline.sigmas=[0.5]",
     )
@@ -301,7 +301,7 @@ def test_queued_experiments_without_a_store(project):
             break
         time.sleep(1)
     assert status.count("Success") == 2, status
-    runs = {run["params"]["select.mechanism"]: run for run in project.runs()}
+    runs = {run["params"]["select.score"]: run for run in project.runs()}
     assert (
         runs["entropy"]["params"]["sigma"] == "0.4"
         and runs["network"]["metrics"]["train_select/trained"] == 1

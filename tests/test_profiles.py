@@ -10,6 +10,7 @@ import torch
 
 from aces import cli, params
 from aces.networks.registry import build
+from aces.training import methods
 
 FOLDER = Path(__file__).parent.parent / "profiles"
 PAPER = [f"cifar10-{method}" for method in params.METHODS] + [
@@ -121,7 +122,8 @@ def test_schedules(name, expected):
 def test_recipes_by_sigma(name, fields, expected):
     certify = load(name).certify
     assert [
-        tuple(getattr(certify.settings(sigma), field) for field in fields) for sigma in SIGMAS
+        tuple(getattr(methods.resolve(certify, sigma).settings, field) for field in fields)
+        for sigma in SIGMAS
     ] == expected
 
 
@@ -149,9 +151,9 @@ def test_use_refuses_what_it_cannot_use(project, capsys):
         "profile 'desktop' is unknown: expected one of cifar10-consistency"
         in capsys.readouterr().err
     )
-    (project / "profiles" / "broken.yaml").write_text("sigma: 0.25\n")
+    (project / "profiles" / "broken.yaml").write_text("sigma: -0.25\n")
     assert cli.main(["profile", "use", "broken"]) == 2
-    assert "missing key 'seed'" in capsys.readouterr().err
+    assert "sigma=-0.25: expected a number above 0" in capsys.readouterr().err
     assert (project / "params.yaml").read_text() == "mine"
 
 

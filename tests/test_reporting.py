@@ -102,10 +102,8 @@ def test_table_has_the_curve_s_numbers_in_every_format(run, report):
 
 
 def test_latex_takes_names_with_special_characters(run):
-    arch = dataclasses.replace(run.params.certify, arch="cifar_resnet110")
-    text = tables.caption(
-        dataclasses.replace(run, params=dataclasses.replace(run.params, certify=arch))
-    )
+    arch = run.params.certify.replace(arch="cifar_resnet110")
+    text = tables.caption(dataclasses.replace(run, params=run.params.replace(certify=arch)))
     assert r"cifar\_resnet110, trained with Gaussian" in text and r"$\sigma=0.25$" in text
     assert (
         tables.escaped("50 % & a\\b{c}~^$#")

@@ -1,6 +1,5 @@
 """The training loop: it learns, repeats itself to the byte, and goes on after a kill."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +104,7 @@ def test_it_learns(digits, tmp_path):
 def test_every_method_learns_to_see_through_noise(digits, tmp_path, name):
     """With the settings of the default profile; chance is 0.1."""
     evaluation, training = digits
-    certify = dataclasses.replace(params.load("profiles/laptop.yaml").certify, method=name)
+    certify = params.load("profiles/laptop.yaml").certify.replace(method=name)
     network = train(
         fresh(),
         training,

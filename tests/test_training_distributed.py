@@ -1,6 +1,5 @@
 """Two processes under torchrun (CPU, gloo) train like one."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -116,7 +115,7 @@ def test_a_stage_starts_as_many_processes_as_share_a_step_equally(
     use_all_gpus(
         "stages.train_core",
         StageRun("train_core"),
-        settings=dataclasses.replace(SETTINGS, batch=batch),
+        settings=SETTINGS.replace(batch=batch),
         method=Method("any", methods.LOSSES["standard"], split=split),
     )
     assert started == ([] if processes is None else [f"--nproc-per-node={processes}"])

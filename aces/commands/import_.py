@@ -28,7 +28,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dataset",
-        choices=params.DATASETS,
         help="what it was trained on (default: the dataset of params.yaml)",
     )
     parser.add_argument("--arch", help="its network, where the file does not say")

@@ -14,6 +14,7 @@ from aces.data.sets import (
     write_eval,
     write_train,
 )
+from aces.errors import InputError
 
 __all__ = [
     "EvalSet",
@@ -47,7 +48,8 @@ class Info:
 
 def info(name: str) -> Info:
     """What is known of the dataset `name`."""
-    params.Dataset(name=name, stride=1)  # refuses an unknown name
+    if name not in _INFO:
+        raise InputError(f"dataset.name={name!r}: expected one of {', '.join(_INFO)}")
     return _INFO[name]()
 
 
@@ -81,3 +83,5 @@ _LOAD: dict[str, Callable[[int], tuple[EvalSet, TrainSet]]] = {
     "imagenet": imagenet.load,
     "digits": digits.load,
 }
+
+DATASETS = tuple(_INFO)

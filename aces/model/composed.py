@@ -324,7 +324,7 @@ class ACES:
     ) -> "ACES":
         """The networks that the pipeline in `folder` trained, with its sigma."""
         settings = params.load(Path(folder) / "params.yaml")
-        roles = ["core", "certify"] + (["select"] if settings.select.mechanism == "network" else [])
+        roles = ["core", "certify"] + (["select"] if settings.select.score == "network" else [])
         networks = {
             role: load_model(Path(folder) / "models" / f"{role}.safetensors") for role in roles
         }

@@ -21,7 +21,7 @@ SPEAKING = (
     "core.arch",
     "certify.arch",
     "certify.method",
-    "select.mechanism",
+    "select.score",
 )  # values that need no name
 
 
@@ -122,7 +122,7 @@ def long_table(runs: list[RunCurve]) -> pd.DataFrame:
     identity = (
         "dataset.name",
         "certify.method",
-        "select.mechanism",
+        "select.score",
         "sigma",
         "sample.n",
         "combine.alpha",

@@ -96,7 +96,7 @@ class Inputs:
     def paper_score(self) -> str:
         """What the paper's rule compares with theta, in words."""
         select = self.params.select
-        name = getattr(select, "score", None) or select.mechanism
+        name = getattr(select, "score", None) or select.score
         return SCORES.get(name, name)
 
     @property

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from aces.errors import InputError
-from aces.params import PRECISIONS
+
+PRECISIONS = ("float32", "float16", "bfloat16")
 from aces.runtime import ENGINES
 
 

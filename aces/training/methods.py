@@ -5,7 +5,8 @@ its own. To add one: write the file, and name it in `LOSSES` (and, for params.ya
 `aces.params.METHODS`); from Python, `Method("mine", loss)` is all that `train_network` needs.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aces import params
@@ -14,6 +15,8 @@ from aces.training import standard as _standard
 from aces.training.batches import Batch, Loss
 
 __all__ = ["Batch", "LOSSES", "Loss", "Method", "resolve", "standard"]
+
+Settings = params.SmoothAdv | params.Macer | params.Consistency
 
 LOSSES: dict[str, Callable[..., Loss]] = {
     "standard": _standard.loss,
@@ -41,8 +44,13 @@ def standard() -> Method:
 
 def resolve(certify: params.Certify, sigma: float) -> Method:
     """The certification network's method, with its settings for `sigma`."""
-    settings = certify.settings(sigma)
+    settings = nearest(getattr(certify, certify.method, ()), sigma)
     # SmoothAdv's published recipes count noisy copies: a batch of 256 with m = 8 is 8 steps of 32
     # images.
-    split = settings.draws if certify.method == "smoothadv" else 1
+    split = settings.draws if isinstance(settings, params.SmoothAdv) else 1
     return Method(certify.method, LOSSES[certify.method], settings, split)
+
+
+def nearest(blocks: Sequence[Settings], sigma: float) -> Settings | None:
+    """Of a method's settings by sigma, those of the nearest sigma; None for a method without any."""
+    return min(blocks, key=lambda block: abs(math.log(block.sigma / sigma)), default=None)
