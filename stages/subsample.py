@@ -1,23 +1,24 @@
 """Get the dataset and keep every k-th test image, in the original order."""
 
-from pathlib import Path
-
-from aces import data
+from aces import data, paths
 from aces.params import Params
 from aces.tracking import StageRun
 from stages.runner import run_stage
 
+CALIBRATION = 2000  # images
+
 
 def subsample(params: Params, run: StageRun) -> dict:
-    evaluation, training = data.prepare(params.dataset)
-    folder = Path("data") / params.dataset.name
-    folder.mkdir(parents=True, exist_ok=True)
-    data.write_eval(folder / "eval.npz", evaluation)
-    data.write_train(folder / "train.npz", training)
+    name = params.dataset.name
+    prepared = data.prepare(params.dataset, calibration=CALIBRATION)
+    data.write_eval(paths.evaluation_images(name), prepared.evaluation)
+    data.write_eval(paths.calibration_images(name), prepared.calibration)
+    data.write_train(paths.training_images(name), prepared.training)
     return {
-        "images": len(evaluation.label),
-        "training_images": len(training.label),
-        "classes": len(evaluation.classes),
+        "images": len(prepared.evaluation.label),
+        "calibration_images": len(prepared.calibration.label),
+        "training_images": len(prepared.training.label),
+        "classes": prepared.evaluation.num_classes,
     }
 
 

@@ -5,6 +5,7 @@ profile `laptop`, it takes them anew:
     python tests/default_networks.py
 """
 
+import dataclasses
 import functools
 import shutil
 from pathlib import Path
@@ -39,11 +40,11 @@ def take() -> None:
     whole = data.read_eval("data/cifar10/eval.npz")
     data.write_eval(
         FOLDER / "eval.npz",
-        data.EvalSet(
+        dataclasses.replace(
+            whole,
             image=whole.image[:IMAGES],
             label=whole.label[:IMAGES],
             index=whole.index[:IMAGES],
-            classes=whole.classes,
         ),
     )
 

@@ -76,7 +76,7 @@ def grey(*levels: float) -> Tensor:
 def digits_model(theta: float = 0.6) -> ACES:
     """Trained on the digits in seconds."""
     info = data.info("digits")
-    _, train = data.prepare(params.Dataset(name="digits", stride=1))
+    train = data.prepare(params.Dataset(name="digits", stride=1)).training
     settings = params.Train(
         epochs=6,
         batch=64,
@@ -109,7 +109,7 @@ def digits_model(theta: float = 0.6) -> ACES:
 
 @functools.cache
 def digits() -> data.EvalSet:
-    return data.prepare(params.Dataset(name="digits", stride=9))[0]
+    return data.prepare(params.Dataset(name="digits", stride=9)).evaluation
 
 
 def write_project(folder: Path) -> None:

@@ -233,7 +233,7 @@ def test_noise_by_path(path, sigma):
 
 @pytest.fixture(scope="module")
 def digits() -> EvalSet:
-    return data.prepare(params.Dataset(name="digits", stride=1))[0]
+    return data.prepare(params.Dataset(name="digits", stride=1)).evaluation
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def centred_state() -> dict:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     info = data.info("digits")
-    training = data.prepare(params.Dataset(name="digits", stride=1))[1]
+    training = data.prepare(params.Dataset(name="digits", stride=1)).training
     x, y = data.to_tensor(training.image), torch.from_numpy(training.label)
     tiny = networks.build("tiny", num_classes=10, mean=info.mean, std=info.std).network
     network = Classifier(Normalize(info.mean, (1.0,)), tiny)

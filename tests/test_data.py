@@ -30,6 +30,10 @@ def datasets(tmp_path, monkeypatch) -> Path:
     return folder
 
 
+def sets(prepared: data.Prepared) -> tuple[data.EvalSet, data.TrainSet]:
+    return prepared.evaluation, prepared.training
+
+
 # --- the files ---
 
 
@@ -67,7 +71,7 @@ def test_to_tensor():
 
 
 def test_files_come_back_and_the_same_data_gives_the_same_bytes(tmp_path):
-    evaluation, training = data.prepare(params.Dataset(name="digits", stride=7))
+    evaluation, training = sets(data.prepare(params.Dataset(name="digits", stride=7)))
     for name in ("a", "b"):
         data.write_eval(tmp_path / name / "eval.npz", evaluation)
         data.write_train(tmp_path / name / "train.npz", training)
@@ -83,7 +87,7 @@ def test_files_come_back_and_the_same_data_gives_the_same_bytes(tmp_path):
 
 
 def test_bad_files_are_refused(tmp_path):
-    with pytest.raises(InputError, match="does not exist: run `dvc repro subsample`"):
+    with pytest.raises(InputError, match="does not exist: run `dvc repro -f subsample`"):
         data.read_eval(tmp_path / "eval.npz")
     (tmp_path / "train.npz").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(InputError, match="is not a dataset file"):
@@ -94,12 +98,12 @@ def test_bad_files_are_refused(tmp_path):
 
 
 def test_digits():
-    evaluation, training = data.prepare(params.Dataset(name="digits", stride=6))
+    evaluation, training = sets(data.prepare(params.Dataset(name="digits", stride=6)))
     assert evaluation.image.shape == (60, 8, 8, 1) and evaluation.image.dtype == np.uint8
     assert training.image.shape == (1437, 8, 8, 1)
     assert evaluation.index.tolist() == list(range(0, 360, 6))
     assert set(evaluation.label) == set(training.label) == set(range(10))
-    whole, _ = data.prepare(params.Dataset(name="digits", stride=1))
+    whole = data.prepare(params.Dataset(name="digits", stride=1)).evaluation
     assert np.array_equal(whole.image[::6], evaluation.image) and np.array_equal(
         whole.label[::6], evaluation.label
     )
@@ -163,7 +167,7 @@ def test_sources_are_asked_in_order_and_the_first_good_one_is_kept(
             "four": never,
         },
     )
-    evaluation, training = data.prepare(params.Dataset(name="cifar10", stride=3))
+    evaluation, training = sets(data.prepare(params.Dataset(name="cifar10", stride=3)))
     assert evaluation.index.tolist() == [0, 3, 6] and evaluation.label.tolist() == [0, 3, 6]
     assert np.array_equal(evaluation.image, small["test_image"][[0, 3, 6]])
     assert np.array_equal(training.image, small["train_image"]) and training.label.dtype == np.int64
@@ -187,7 +191,7 @@ def test_a_damaged_kept_copy_is_fetched_again(small, datasets, monkeypatch, caps
     content = bytearray(kept.read_bytes())
     content[5000] ^= 1
     kept.write_bytes(content)
-    evaluation, _ = data.prepare(params.Dataset(name="cifar10", stride=1))
+    evaluation = data.prepare(params.Dataset(name="cifar10", stride=1)).evaluation
     assert np.array_equal(evaluation.image, small["test_image"])
     assert "is damaged" in capsys.readouterr().out
 
@@ -270,7 +274,7 @@ def whole(monkeypatch) -> dict:
 def test_package_put_there_by_the_user(package, whole, datasets):
     datasets.mkdir()
     shutil.copy(package, datasets)
-    evaluation, training = data.prepare(params.Dataset(name="cifar10", stride=2500))
+    evaluation, training = sets(data.prepare(params.Dataset(name="cifar10", stride=2500)))
     assert np.array_equal(
         evaluation.image, whole["test_image"][::2500]
     ) and evaluation.label.tolist() == [3, 3, 3, 3]
@@ -349,7 +353,7 @@ def torchvision_reader(small, monkeypatch):
 def test_original_batches_put_there_by_the_user(torchvision_reader, small, datasets, monkeypatch):
     (datasets / "cifar-10-batches-py").mkdir(parents=True)
     monkeypatch.setattr("urllib.request.urlopen", lambda *args, **kwargs: never())
-    evaluation, _ = data.prepare(params.Dataset(name="cifar10", stride=1))
+    evaluation = data.prepare(params.Dataset(name="cifar10", stride=1)).evaluation
     assert np.array_equal(evaluation.image, small["test_image"])
     assert torchvision_reader.calls == [(datasets, True, False), (datasets, False, False)]
 
@@ -358,7 +362,7 @@ def test_torchvision_downloads_where_its_site_answers(
     torchvision_reader, small, datasets, monkeypatch
 ):
     monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: io.BytesIO())
-    evaluation, _ = data.prepare(params.Dataset(name="cifar10", stride=1))
+    evaluation = data.prepare(params.Dataset(name="cifar10", stride=1)).evaluation
     assert np.array_equal(evaluation.image, small["test_image"])
     assert [call[1:] for call in torchvision_reader.calls] == [(True, True), (False, True)]
     assert sorted(path.name for path in datasets.iterdir()) == [
@@ -433,7 +437,7 @@ def imagenet_folder(tmp_path_factory) -> Path:
 
 def test_imagenet_is_every_kth_image_of_the_folder_in_order(imagenet_folder, monkeypatch, tmp_path):
     monkeypatch.setenv("ACES_IMAGENET", str(imagenet_folder))
-    evaluation, training = data.prepare(params.Dataset(name="imagenet", stride=301))
+    evaluation, training = sets(data.prepare(params.Dataset(name="imagenet", stride=301)))
     from aces.vision import torchvision
 
     transforms = torchvision.transforms
@@ -457,7 +461,14 @@ def test_imagenet_training_paths_follow_the_folder(imagenet_folder, monkeypatch,
     monkeypatch.setenv("ACES_IMAGENET", str(imagenet_folder))
     root = imagenet_folder.resolve()
     paths = [root / "train" / "n1" / "ü.JPEG", root / "train" / "n2" / "a.JPEG"]
-    training = TrainSet(image=paths, label=np.array([0, 1]))
+    training = TrainSet(
+        image=paths,
+        label=np.array([0, 1]),
+        classes=["a", "b"],
+        mean=imagenet.MEAN,
+        std=imagenet.STD,
+        root="$ACES_IMAGENET",
+    )
     data.write_train(tmp_path / "train.npz", training)
     assert data.read_train(tmp_path / "train.npz").image == training.image
     moved = tmp_path / "moved"
@@ -475,7 +486,7 @@ def test_imagenet_without_training_images_serves_published_networks(
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "val").symlink_to(imagenet_folder / "val")
     monkeypatch.setenv("ACES_IMAGENET", str(tmp_path / "half"))
-    evaluation, training = data.prepare(params.Dataset(name="imagenet", stride=1000))
+    evaluation, training = sets(data.prepare(params.Dataset(name="imagenet", stride=1000)))
     assert len(evaluation.label) == 2 and len(training.image) == 0
     data.write_train(tmp_path / "train.npz", training)
     with pytest.raises(InputError, match="has no training images"):
@@ -493,9 +504,6 @@ def test_imagenet_refusals(tmp_path, datasets, monkeypatch):
     (tmp_path / "val" / "n01440764").mkdir(parents=True)
     with pytest.raises(InputError, match="has 1 class folders, expected 1000"):
         data.prepare(params.Dataset(name="imagenet", stride=100))
-    (tmp_path / "bad.JPEG").write_bytes(b"no image")
-    with pytest.raises(InputError, match="bad.JPEG is not a readable image"):
-        imagenet.read_image(tmp_path / "bad.JPEG")
 
 
 def test_data_stays_light():

@@ -39,7 +39,8 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def digits():
-    return data.prepare(params.Dataset(name="digits", stride=1))
+    prepared = data.prepare(params.Dataset(name="digits", stride=1))
+    return prepared.evaluation, prepared.training
 
 
 def settings(**changes) -> params.Train:
@@ -359,8 +360,6 @@ def test_a_folder_trains_and_a_broken_file_is_named(folder, tmp_path, monkeypatc
     train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
     assert fingerprint(network) != before
     folder.image[5].write_bytes(b"not an image")
-    with pytest.raises(
-        InputError, match="^training image .*5.png cannot be read .*: replace or remove it$"
-    ) as caught:
+    with pytest.raises(InputError, match="^image .*5.png is in no format that Pillow") as caught:
         train(network, folder, tmp_path / "scratch", settings=settings(epochs=1, batch=4))
     assert "\n" not in str(caught.value)

@@ -39,7 +39,7 @@ def run(folder: str, name: str, stop_after: int | None = None) -> tuple[nn.Modul
     whole batch.
     """
     torch.set_num_threads(1)
-    _, training = data.prepare(params.Dataset(name="digits", stride=1))
+    training = data.prepare(params.Dataset(name="digits", stride=1)).training
     torch.manual_seed(0)
     network = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 10)

@@ -1,12 +1,15 @@
-"""Datasets as arrays: `dataset.name` chooses one."""
+"""Datasets: `dataset.name` in params.yaml chooses one, `prepare` makes its images ready.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Every source is one module that gives a whole dataset as `Splits`. `preparation` then chooses the
+images, reads them, and says what they are; what it writes serves any later stage, whichever the
+dataset is.
+"""
 
 from aces import params
-from aces.data import cifar10, digits, imagenet
 from aces.data.sets import (
     EvalSet,
+    Info,
+    Prepared,
     TrainSet,
     read_eval,
     read_train,
@@ -14,13 +17,18 @@ from aces.data.sets import (
     write_eval,
     write_train,
 )
-from aces.errors import InputError
+from aces.data.sources import info, load
+from aces.data.splits import Part, Splits
 
 __all__ = [
     "EvalSet",
     "Info",
+    "Part",
+    "Prepared",
+    "Splits",
     "TrainSet",
     "info",
+    "load",
     "prepare",
     "read_eval",
     "read_train",
@@ -30,58 +38,12 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Info:
-    """What is known of a dataset before it is loaded."""
+def prepare(dataset: params.Dataset, calibration: int = 0) -> Prepared:
+    """Get the dataset, from the network if need be.
 
-    name: str
-    num_classes: int
-    classes: list[str]
-    shape: tuple[int, int, int]  # (C, H, W)
-    mean: tuple[float, ...]  # per channel, of [0, 1] pixels
-    std: tuple[float, ...]
-    stride: int  # every stride-th test image is evaluated, as in the literature
-    resize: int | None = (
-        None  # the shorter side of an image file before the middle is cropped; None: no margin
-    )
-
-
-def info(name: str) -> Info:
-    """What is known of the dataset `name`."""
-    if name not in _INFO:
-        raise InputError(f"dataset.name={name!r}: expected one of {', '.join(_INFO)}")
-    return _INFO[name]()
-
-
-def prepare(dataset: params.Dataset) -> tuple[EvalSet, TrainSet]:
-    """Get the dataset, from the network if need be: every stride-th test image, and the training
-    images.
+    Every stride-th test image is for evaluation; of the others up to `calibration` images are for
+    choosing theta.
     """
-    return _LOAD[dataset.name](dataset.stride)
+    from aces.data.preparation import assemble
 
-
-_INFO: dict[str, Callable[[], Info]] = {
-    "cifar10": lambda: Info(
-        "cifar10", 10, cifar10.CLASSES, (3, 32, 32), cifar10.MEAN, cifar10.STD, stride=20
-    ),
-    "imagenet": lambda: Info(
-        "imagenet",
-        1000,
-        imagenet.class_names(),
-        (3, 224, 224),
-        imagenet.MEAN,
-        imagenet.STD,
-        stride=100,
-        resize=imagenet.RESIZE,
-    ),
-    "digits": lambda: Info(
-        "digits", 10, digits.CLASSES, (1, 8, 8), digits.MEAN, digits.STD, stride=1
-    ),
-}
-_LOAD: dict[str, Callable[[int], tuple[EvalSet, TrainSet]]] = {
-    "cifar10": cifar10.load,
-    "imagenet": imagenet.load,
-    "digits": digits.load,
-}
-
-DATASETS = tuple(_INFO)
+    return assemble(load(dataset), dataset, calibration)

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from aces.data.sets import EvalSet, TrainSet
+from aces.data.splits import Part, Splits
 
 CLASSES = [str(digit) for digit in range(10)]
 MEAN, STD = (0.3053,), (0.3760,)
 TEST_IMAGES = 360
 
 
-def load(stride: int) -> tuple[EvalSet, TrainSet]:
-    """Every `stride`-th of 360 test images, and the other 1437 for training."""
+def load() -> Splits:
+    """360 test images, and the other 1437 for training."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -20,9 +20,11 @@ def load(stride: int) -> tuple[EvalSet, TrainSet]:
     # every numpy).
     order = np.random.RandomState(0).permutation(len(label))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
-    index = np.arange(0, TEST_IMAGES, stride)
-    kept = test[index]
-    return (
-        EvalSet(image=image[kept], label=label[kept], index=index, classes=CLASSES),
-        TrainSet(image=image[train], label=label[train]),
+    return Splits(
+        train=Part(image[train], label[train]),
+        test=Part(image[test], label[test]),
+        classes=CLASSES,
+        mean=MEAN,
+        std=STD,
+        benchmark=True,
     )

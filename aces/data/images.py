@@ -1,16 +1,48 @@
-"""Image files as the networks see them: any size and mode, resized and cropped as the dataset says.
+"""The one loader of image files: any size and mode becomes the array that the networks see.
 
-A certificate speaks of the array made here, not of the file: the radius is measured after resizing
-and cropping.
+A certificate speaks of the array made here, not of the file: its radius is measured after the image
+was resized and cropped.
+
+What every reader of image files relies on:
+- the camera's orientation (EXIF) is applied, transparent pixels become white, of an animation the
+  first frame counts, 16-bit and LAB images become 8-bit RGB or grey;
+- size and shape are judged before a pixel is decoded, so a small file cannot fill the memory;
+- pipes and devices are refused, since reading them may never end;
+- whatever is wrong with a file is an InputError of one line that names it.
 """
 
-from collections.abc import Sequence
+import os
+import stat
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from aces.errors import InputError
+
+MAX_PIXELS = 80_000_000  # of a file, and of the image after resizing: 240 MB as RGB
+MAX_ASPECT = 100  # longer side : shorter side
+REFUSED = ("EPS", "WMF")  # formats that Pillow hands to other programs
+ORIENTATION = 0x0112  # the EXIF tag
+GREY_MODES = ("1", "L", "LA", "La", "I", "F")  # and I;16 in all its forms
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+# Pillow warns of large images when it opens them. `_check_size` refuses them in one line instead.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of its image before it is decoded."""
+
+    width: int
+    height: int
+    grey: bool
 
 
 def read_images(
@@ -25,73 +57,184 @@ def read_image(
 ) -> np.ndarray:
     """Read one image file; (H, W, C) uint8 for `shape` (C, H, W).
 
-    The shorter side becomes `resize` (default: just large enough for the crop), then the centre H x
-    W is kept. The camera's orientation is applied, transparent pixels become white, of an animation
-    the first frame counts.
+    The shorter side becomes `resize` (default: just large enough for the crop), then the centre of
+    H x W pixels is kept. This is torchvision's Resize and CenterCrop, bit by bit.
     """
+
+    def centre(image: Image.Image) -> Image.Image:
+        return fit(image, shape=shape, resize=resize)
+
+    return _read(path, shape, centre, shorter=max(resize or 0, *shape[1:]))
+
+
+def read_crop(
+    path: str | Path, *, shape: tuple[int, int, int], choose: Callable[[int, int], Box]
+) -> np.ndarray:
+    """Read a part of one image file, for training; (H, W, C) uint8 for `shape` (C, H, W).
+
+    choose(width, height): the part to be kept; it is resized to H x W.
+    """
+    _, height, width = shape
+
+    def part(image: Image.Image) -> Image.Image:
+        box = choose(image.width, image.height)
+        return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+
+    return _read(path, shape, part, shorter=1)
+
+
+def read_header(path: str | Path) -> Header:
+    """Size and kind of an image file, without decoding it."""
+    with _Reading(path):
+        with _open(path) as file:
+            _check_size(file, path, shorter=1)
+            width, height = file.size
+            if _orientation(file) >= 5:  # turned by 90 degrees
+                width, height = height, width
+            return Header(width, height, file.mode in GREY_MODES or file.mode.startswith("I;16"))
+
+
+def fit(
+    image: Image.Image, *, shape: tuple[int, int, int], resize: int | None = None
+) -> Image.Image:
+    """An image in the mode and size of `shape` (C, H, W): resized, then cropped in the middle."""
     channels, height, width = shape
-    image = _as_eight_bit(_open(Path(path)), path)
-    image = image.convert("RGB" if channels == 3 else "L")
-    image = _crop(
-        _resize(image, height=height, width=width, shorter=resize), height=height, width=width
-    )
-    return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+    image = _in_colour(image, channels)
+    if resize is None:
+        scale = max(height / image.height, width / image.width)
+    else:
+        scale = resize / min(image.height, image.width)
+    size = max(width, int(image.width * scale)), max(height, int(image.height * scale))
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
-def _open(path: Path) -> Image.Image:
-    try:
-        with Image.open(path) as file:
+def _read(
+    path: str | Path,
+    shape: tuple[int, int, int],
+    view: Callable[[Image.Image], Image.Image],
+    *,
+    shorter: int,
+) -> np.ndarray:
+    channels, height, width = shape
+    with _Reading(path):
+        with _open(path) as file:
+            _check_size(file, path, shorter=shorter)
             file.load()
-            return ImageOps.exif_transpose(file)
-    except FileNotFoundError:
-        raise InputError(f"image {path} does not exist") from None
-    except IsADirectoryError:
-        raise InputError(
-            f"image {path} is a folder: name the files in it, such as {path}/*.png"
-        ) from None
-    except UnidentifiedImageError:
-        raise InputError(
-            f"image {path} is in no format that Pillow reads: convert it to PNG or JPEG"
-        ) from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"image {path} cannot be read ({error}): is it complete?") from None
+            image = ImageOps.exif_transpose(file) if _orientation(file) > 1 else file
+            image = view(_in_colour(image, channels))
+            return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
 
 
-def _as_eight_bit(image: Image.Image, path: str | Path) -> Image.Image:
-    """Modes that Pillow's `convert` would clip or strip: 16 and 32 bits a pixel, and transparency."""
+class _Reading:
+    """Any error inside becomes one line about the file: Pillow raises nearly every kind there is."""
+
+    def __init__(self, path: str | Path):
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if error is None or isinstance(error, InputError) or not isinstance(error, Exception):
+            return
+        raise InputError(_explain(self._path, error)) from None
+
+
+def _explain(path: str | Path, error: Exception) -> str:
+    match error:
+        case FileNotFoundError():
+            return f"image {path} does not exist"
+        case UnidentifiedImageError():
+            return f"image {path} is in no format that Pillow reads: convert it to PNG or JPEG"
+        case Image.DecompressionBombError():
+            return f"image {path} has more than {MAX_PIXELS:,} pixels: make it smaller"
+        case _:
+            text = (str(error).strip() or type(error).__name__).splitlines()[0]
+            return f"image {path} cannot be read ({text}): is it complete?"
+
+
+def _open(path: str | Path) -> Image.Image:
+    kind = os.stat(path).st_mode
+    if stat.S_ISDIR(kind):
+        raise InputError(f"image {path} is a folder: name the files in it, such as {path}/*.png")
+    if not stat.S_ISREG(kind):
+        raise InputError(f"image {path} is a pipe or a device: save it to a file first")
+    return Image.open(path, formats=_formats())
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in Image.OPEN if name not in REFUSED)
+
+
+def _check_size(file: Image.Image, path: str | Path, *, shorter: int) -> None:
+    """Refuse, before decoding, what would take absurd memory: also after the shorter side is
+    resized to `shorter` pixels.
+    """
+    low, high = sorted(file.size)
+    if low == 0:
+        raise InputError(f"image {path} has no pixels ({file.width} x {file.height})")
+    if high > MAX_ASPECT * low:
+        raise InputError(
+            f"image {path} has {file.width} x {file.height} pixels: expected sides of at most "
+            f"{MAX_ASPECT} : 1; crop it"
+        )
+    if max(low * high, shorter * shorter * high / low) > MAX_PIXELS:
+        raise InputError(
+            f"image {path} has {file.width} x {file.height} pixels: expected at most "
+            f"{MAX_PIXELS:,}, also after resizing; make it smaller"
+        )
+
+
+def _orientation(file: Image.Image) -> int:
+    """The EXIF orientation, 1 to 8; 1 (upright) where it is absent or damaged."""
+    try:
+        value = int(file.getexif().get(ORIENTATION, 1))
+    except Exception:  # damaged EXIF data is no reason to refuse the pixels
+        return 1
+    return value if 1 <= value <= 8 else 1
+
+
+def _in_colour(image: Image.Image, channels: int) -> Image.Image:
+    """The image as 8-bit RGB (3 channels) or grey (1).
+
+    Pillow's `convert` would clip 16- and 32-bit values, drop transparency, and refuse LAB.
+    """
+    mode = "RGB" if channels == 3 else "L"
+    if image.mode == mode and not image.has_transparency_data:
+        return image
     if image.mode.startswith(("I", "F")):
         full = 65535 if image.mode.startswith("I;16") else None
-        return Image.fromarray(_eight_bit_values(np.asarray(image).astype(np.float64), full, path))
+        values = np.asarray(image).astype(np.float64)
+        return Image.fromarray(_eight_bit(values, full)).convert(mode)
+    if image.mode == "LAB":
+        return _from_lab(image).convert(mode)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
-    return image
+        return Image.alpha_composite(white, image).convert("RGB").convert(mode)
+    return image.convert(mode)
 
 
-def _eight_bit_values(values: np.ndarray, full: int | None, path: str | Path) -> np.ndarray:
-    """Grey values from 0 to `full` as 0..255; where the mode leaves `full` open, the least of 1,
-    255, 65535 that fits.
+def _from_lab(image: Image.Image) -> Image.Image:
+    from PIL import ImageCms
+
+    lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+    return ImageCms.applyTransform(image, ImageCms.buildTransform(lab, srgb, "LAB", "RGB"))
+
+
+def _eight_bit(values: np.ndarray, full: int | None) -> np.ndarray:
+    """Grey values from 0 to `full` as 0..255. Where the mode leaves `full` open, it is the least of
+    1, 255 and 65535 that no value exceeds.
     """
     low, high = values.min(), values.max()
     full = full or next((full for full in (1, 255, 65535) if high <= full), None)
-    if not low >= 0 or full is None:  # NaN fails too
-        raise InputError(
-            f"image {path} has values from {low:g} to {high:g}: expected 0 to 1, 255 or 65535; convert it to "
-            "PNG"
+    if not low >= 0 or full is None:  # also refuses NaN
+        raise ValueError(
+            f"values from {low:g} to {high:g}, expected 0 to 1, 255 or 65535; convert it to PNG"
         )
     return np.round(values * (255 / full)).astype(np.uint8)
-
-
-def _resize(image: Image.Image, *, height: int, width: int, shorter: int | None) -> Image.Image:
-    if shorter is None:
-        scale = max(height / image.height, width / image.width)
-    else:
-        scale = shorter / min(image.height, image.width)
-    size = max(width, int(image.width * scale)), max(height, int(image.height * scale))
-    return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
-
-
-def _crop(image: Image.Image, *, height: int, width: int) -> Image.Image:
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))

@@ -1,30 +1,105 @@
-"""Images as arrays, and their files."""
+"""The three sets of images that the stage `subsample` writes, and their files.
+
+Each file also says what the images are (class names, mean and standard deviation, how an image
+file becomes one of them). So every later stage works on any dataset without knowing which it is.
+"""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from aces.data import places
 from aces.errors import InputError
+from aces.files import read_npz, write_npz
+
+FILE_SHAPE = (3, 224, 224)  # of images that are read from files, where nothing else is said
+
+Shape = tuple[int, int, int]  # (C, H, W)
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a dataset is, without its images."""
+
+    name: str
+    classes: list[str]  # K names
+    shape: Shape
+    mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
+    std: tuple[float, ...]
+    resize: int | None = None  # an image file's shorter side before the crop; None: as the crop
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
 
 
 @dataclass(frozen=True)
 class EvalSet:
-    """The images that are certified, in the order of the test set."""
+    """Test images: those that are certified, or those that calibrate theta."""
 
     image: np.ndarray  # (N, H, W, C) uint8
     label: np.ndarray  # (N,) int64
-    index: np.ndarray  # (N,) int64: the image's place in the test set
+    index: np.ndarray  # (N,) int64: position of each image in the whole test set, ascending
     classes: list[str]  # K names
+    mean: tuple[float, ...] = ()  # per channel, of the training images, pixels in [0, 1]
+    std: tuple[float, ...] = ()
+    resize: int | None = None  # an image file's shorter side before the crop; None: as the crop
+    name: str = ""  # of the dataset
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> Shape:
+        _, height, width, channels = self.image.shape
+        return channels, height, width
+
+    @property
+    def info(self) -> Info:
+        return Info(self.name, self.classes, self.shape, self.mean, self.std, self.resize)
 
 
 @dataclass(frozen=True)
 class TrainSet:
-    """The images that are trained on: one array, or the paths of a folder too large for memory."""
+    """Images to train on: one array, or the paths of files that are too large for memory together."""
 
     image: np.ndarray | list[Path]  # (N, H, W, C) uint8, or N paths
     label: np.ndarray  # (N,) int64
+    classes: list[str] = field(default_factory=list)
+    mean: tuple[float, ...] = ()  # per channel, of these images, pixels in [0, 1]
+    std: tuple[float, ...] = ()
+    resize: int | None = None
+    name: str = ""
+    file_shape: Shape = FILE_SHAPE  # what a file becomes; an array has its own shape
+    mirror: bool | None = None  # a mirror image has the same class; None: true of colour images
+    root: str = ""  # the folder of the paths, as `aces.data.places.folder` understands it
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> Shape:
+        if not isinstance(self.image, np.ndarray):
+            return self.file_shape
+        _, height, width, channels = self.image.shape
+        return channels, height, width
+
+    @property
+    def info(self) -> Info:
+        return Info(self.name, self.classes, self.shape, self.mean, self.std, self.resize)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset, ready for the pipeline."""
+
+    evaluation: EvalSet  # every stride-th test image
+    calibration: EvalSet  # test images that are not evaluated, spread evenly; possibly none
+    training: TrainSet
 
 
 def to_tensor(image: np.ndarray):
@@ -36,86 +111,131 @@ def to_tensor(image: np.ndarray):
 
 
 def write_eval(path: str | Path, data: EvalSet) -> None:
-    """Write `data` as npz: the same images give the same bytes."""
-    write_arrays(
-        path,
-        image=data.image,
-        label=data.label,
-        index=data.index,
-        classes=np.array(data.classes, dtype=str),
-    )
+    """Write `data` as npz. The same images give the same bytes."""
+    write_arrays(path, image=data.image, label=data.label, index=data.index, **_described(data))
 
 
 def read_eval(path: str | Path) -> EvalSet:
-    """Read what `write_eval` wrote."""
-    arrays = _read_arrays(path)
-    return EvalSet(
+    """Read what `write_eval` wrote; InputError if the file contradicts itself."""
+    arrays = _read_arrays(path, ("image", "label", "index", "classes", "mean", "std"))
+    data = EvalSet(
         image=arrays["image"],
         label=arrays["label"],
         index=arrays["index"],
-        classes=arrays["classes"].tolist(),
+        **_description(arrays),
     )
+    _check_images(path, data.image)
+    _check_labels(path, data)
+    index = data.index
+    ascending = index.ndim == 1 and index.dtype.kind == "i" and bool((np.diff(index) > 0).all())
+    if not ascending or len(index) != len(data.label) or (index < 0).any():
+        raise _contradiction(path, "its index is not one ascending position for each image")
+    return data
 
 
 def write_train(path: str | Path, data: TrainSet) -> None:
-    """Write `data` as npz: the same images give the same bytes. Of a folder only the paths below it
-    are kept.
+    """Write `data` as npz. The same images give the same bytes. Of files only the paths are kept,
+    relative to their folder, which may lie elsewhere on another machine.
     """
+    described = _described(data) | {"mirror": np.array(-1 if data.mirror is None else data.mirror)}
     if isinstance(data.image, np.ndarray):
-        write_arrays(path, image=data.image, label=data.label)
-    else:
-        root = _image_folder() if data.image else Path()
-        names = [os.fsencode(image.relative_to(root)) for image in data.image]
-        write_arrays(path, path=np.array(names, dtype=bytes), label=data.label)
+        write_arrays(path, image=data.image, label=data.label, **described)
+        return
+    folder = places.folder(data.root) if data.image else Path()
+    names = [os.fsencode(image.relative_to(folder)) for image in data.image]
+    write_arrays(
+        path,
+        path=np.array(names, dtype=bytes),
+        root=np.array(data.root),
+        file_shape=np.array(data.file_shape),
+        label=data.label,
+        **described,
+    )
 
 
 def read_train(path: str | Path) -> TrainSet:
-    """Read what `write_train` wrote."""
-    arrays = _read_arrays(path)
+    """Read what `write_train` wrote; InputError if the file contradicts itself."""
+    arrays = _read_arrays(path, ("label", "classes", "mean", "std", "mirror"))
     if len(arrays["label"]) == 0:
         raise InputError(
             f"{path} has no training images: complete the dataset (its folder train) and run "
             "`dvc repro -f subsample`, or name published checkpoints in params.yaml"
         )
+    about = _description(arrays) | {"mirror": _mirror(arrays["mirror"])}
     if "image" in arrays:
-        return TrainSet(image=arrays["image"], label=arrays["label"])
-    root = _image_folder()
-    return TrainSet(
-        image=[root / os.fsdecode(name) for name in arrays["path"].tolist()], label=arrays["label"]
-    )
+        data = TrainSet(image=arrays["image"], label=arrays["label"], **about)
+        _check_images(path, data.image)
+    else:
+        about |= {"file_shape": tuple(arrays["file_shape"].tolist()), "root": str(arrays["root"])}
+        folder = places.folder(about["root"])
+        paths = [folder / os.fsdecode(name) for name in arrays["path"].tolist()]
+        data = TrainSet(image=paths, label=arrays["label"], **about)
+    _check_labels(path, data)
+    return data
 
 
-def _image_folder() -> Path:
-    """Where the images of the one dataset lie that is not an array. It may be elsewhere on another
-    machine.
-    """
-    from aces.data import imagenet
+def _mirror(stored: np.ndarray) -> bool | None:
+    return None if int(stored) < 0 else bool(stored)
 
-    return imagenet.folder()
+
+def _described(data: EvalSet | TrainSet) -> dict[str, np.ndarray]:
+    """What both kinds of file say about their images."""
+    return {
+        "classes": np.array(data.classes, dtype=str),
+        "mean": np.array(data.mean, dtype=np.float64),
+        "std": np.array(data.std, dtype=np.float64),
+        "resize": np.array(data.resize or 0),
+        "name": np.array(data.name),
+    }
+
+
+def _description(arrays: dict[str, np.ndarray]) -> dict:
+    return {
+        "classes": arrays["classes"].tolist(),
+        "mean": tuple(arrays["mean"].tolist()),
+        "std": tuple(arrays["std"].tolist()),
+        "resize": int(arrays["resize"]) or None,
+        "name": str(arrays["name"]),
+    }
+
+
+def _check_images(path: str | Path, image: np.ndarray) -> None:
+    if image.dtype != np.uint8 or image.ndim != 4 or image.shape[3] not in (1, 3):
+        raise _contradiction(
+            path,
+            f"its images are {image.dtype} of shape {image.shape}, expected uint8 (N, H, W, 1 or 3)",
+        )
+
+
+def _check_labels(path: str | Path, data: EvalSet | TrainSet) -> None:
+    label, count = data.label, len(data.image)
+    if label.shape != (count,) or label.dtype.kind != "i":
+        raise _contradiction(path, f"it has {count} images and labels of shape {label.shape}")
+    if count and not (label.min() >= 0 and label.max() < len(data.classes)):
+        raise _contradiction(
+            path,
+            f"its labels are {label.min()} to {label.max()} for {len(data.classes)} classes",
+        )
+    channels = data.shape[0]
+    if data.mean and not (len(data.mean) == len(data.std) == channels and min(data.std) > 0):
+        raise _contradiction(path, f"mean {data.mean} and std {data.std} for {channels} channels")
+
+
+def _contradiction(path: str | Path, what: str) -> InputError:
+    return InputError(f"{path} contradicts itself ({what}): run `dvc repro -f subsample`")
 
 
 def write_arrays(path: str | Path, /, **arrays: np.ndarray) -> None:
-    """Write an uncompressed npz under a temporary name first, so that no reader ever sees half of
-    it.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write an uncompressed npz: images hardly compress, and are read often."""
+    write_npz(path, compressed=False, **arrays)
 
 
-def _read_arrays(path: str | Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: run `dvc repro subsample` first") from None
-    except Exception as error:
+def _read_arrays(path: str | Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+    arrays = read_npz(path, what="a dataset file", remedy="run `dvc repro -f subsample`")
+    missing = [name for name in (*needed, "resize", "name") if name not in arrays]
+    if missing:
         raise InputError(
-            f"{path} is not a dataset file ({error}): run `dvc repro -f subsample`"
-        ) from None
+            f"{path} lacks {', '.join(missing)}: it was written by another version; run "
+            "`dvc repro -f subsample`"
+        )
+    return arrays

@@ -6,6 +6,7 @@ network answers, and 1, the certification network does. It selects an image wher
 theta (paper, "Training a Selection Model").
 """
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,8 @@ from aces.data import TrainSet
 from aces.data.images import read_images
 from aces.rule.counts import Round
 from aces.sampling import sample
-from aces.training.sources import FOLDER_SIZE
 
 SLICE = 5000  # images sampled at a time: bounds the memory
-FOLDER_RESIZE = 256  # the shorter side of a folder's images, before the centre is cropped
 
 
 def label_training_set(
@@ -63,13 +62,11 @@ def label_training_set(
             correct = counts.classes[Round.BOUND, np.arange(len(rows)), data.label[rows]]
             labels.append((correct / draws >= eta).astype(np.int64))
             bar.advance(len(rows) * draws, note=f"{np.concatenate(labels).mean():.1%} to certify")
-    return TrainSet(image=data.image, label=np.concatenate(labels))
+    return dataclasses.replace(data, label=np.concatenate(labels))
 
 
 def _images(data: TrainSet, rows: np.ndarray) -> np.ndarray:
     """(B, H, W, C) uint8, without augmentation."""
     if isinstance(data.image, np.ndarray):
         return data.image[rows]
-    return read_images(
-        [data.image[row] for row in rows], shape=(3, FOLDER_SIZE, FOLDER_SIZE), resize=FOLDER_RESIZE
-    )
+    return read_images([data.image[row] for row in rows], shape=data.shape, resize=data.resize)

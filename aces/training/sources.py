@@ -9,16 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from aces import runtime
 from aces.data import TrainSet
+from aces.data.images import read_crop
 from aces.errors import InputError
 from aces.training.augment import Views, crop, draw_views
 
-FOLDER_SIZE = 224  # the side of the images cropped from a folder's files
 MAX_WORKERS = 16
 
 
@@ -45,13 +44,14 @@ class FolderSource:
         # piece, in every epoch.
         self.names = np.array([os.fsencode(path) for path in data.image])
         self.label, self.device = torch.from_numpy(data.label), device
+        self.shape, self.mirror = data.shape, mirrors(data)
 
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
         share = runtime.cores() // int(
             os.environ.get("LOCAL_WORLD_SIZE", 1)
         )  # torchrun's processes share the machine
         loader = DataLoader(
-            _Files(self.names, seed),
+            _Files(self.names, seed, self.shape, self.mirror),
             batch_sampler=order.tolist(),
             pin_memory=self.device.type == "cuda",
             num_workers=min(MAX_WORKERS, max(1, share)),
@@ -89,25 +89,27 @@ class _Files:
 
     names: np.ndarray  # (N,) bytes: the files' paths
     seed: int
+    shape: tuple[int, int, int]  # (C, H, W) of a crop
+    mirror: bool  # whether half of the crops are mirror images
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, row: int) -> Tensor:
-        """(S, S, 3) uint8."""
+        """(H, W, C) uint8."""
         random, path = np.random.default_rng((self.seed, row)), os.fsdecode(self.names[row])
-        try:
-            with Image.open(path) as file:
-                box = random_box(file.width, file.height, random)
-                image = file.convert("RGB").resize(
-                    (FOLDER_SIZE, FOLDER_SIZE), Image.Resampling.BILINEAR, box=box
-                )
-        except OSError as error:
-            raise InputError(
-                f"training image {path} cannot be read ({error}): replace or remove it"
-            ) from None
-        pixels = torch.from_numpy(np.array(image))
-        return pixels.flip(1) if random.random() < 0.5 else pixels
+        image = read_crop(
+            path, shape=self.shape, choose=lambda width, height: random_box(width, height, random)
+        )
+        pixels = torch.from_numpy(image.copy())
+        return pixels.flip(1) if random.random() < 0.5 and self.mirror else pixels
+
+
+def mirrors(data: TrainSet) -> bool:
+    """Whether an image's mirror image has the same class: as the dataset says, else true of colour
+    images. Grey ones are often digits or letters.
+    """
+    return data.shape[0] == 3 if data.mirror is None else data.mirror
 
 
 def random_box(

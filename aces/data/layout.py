@@ -1,0 +1,87 @@
+"""Which shape the images get, and what is known of them: from parameters, headers and pixels."""
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from aces import params
+from aces.data.images import Header, read_header
+from aces.data.reading import attempt, in_threads, tell_failures
+from aces.data.sets import Shape
+from aces.data.splits import Part, Splits
+from aces.errors import InputError
+
+LEAST_STD = 1 / 255  # of a channel: images of one single value would be divided by 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    shape: Shape  # (C, H, W) of every image
+    resize: int | None  # the shorter side of an image before the crop
+
+
+def find_layout(splits: Splits, dataset: params.Dataset) -> tuple[Layout, Splits]:
+    """The layout, and the dataset without the files whose headers cannot be read."""
+    resize = dataset.resize or (splits.resize if dataset.size is None else None)
+    side = dataset.size or splits.size
+    if splits.train.is_array or splits.test.is_array:
+        array = splits.test.image if splits.test.is_array else splits.train.image
+        _, height, width, channels = array.shape
+        return Layout((channels, side or height, side or width), _fitting(resize, side)), splits
+    if splits.benchmark and side is not None:
+        return Layout((3, side, side), _fitting(resize, side)), splits
+    train, train_headers = _probe(splits.train, dataset.skip_unreadable, "training images")
+    test, test_headers = _probe(splits.test, dataset.skip_unreadable, "test images")
+    headers = train_headers + test_headers
+    channels = 1 if all(header.grey for header in headers) else 3
+    height, width = (side, side) if side else _common_size(headers)
+    found = Layout((channels, height, width), _fitting(resize, min(height, width)))
+    return found, dataclasses.replace(splits, train=train, test=test)
+
+
+def _fitting(resize: int | None, side: int | None) -> int | None:
+    if resize is not None and side is not None and resize < side:
+        raise InputError(
+            f"dataset.resize={resize} is smaller than the images ({side} pixels): expected at least "
+            f"{side}, since the middle is cropped after resizing"
+        )
+    return resize
+
+
+def _probe(part: Part, skip: bool, title: str) -> tuple[Part, list[Header]]:
+    """The headers of all files, and the part without the unreadable ones."""
+    results = list(in_threads(attempt(read_header), part.image, title=f"headers of {title}"))
+    failures = [result for result in results if isinstance(result, InputError)]
+    tell_failures(failures, total=len(results), skip=skip)
+    kept = [row for row, result in enumerate(results) if isinstance(result, Header)]
+    headers = [result for result in results if isinstance(result, Header)]
+    if len(kept) == len(results):
+        return part, headers
+    return Part([part.image[row] for row in kept], part.label[kept]), headers
+
+
+def _common_size(headers: list[Header]) -> tuple[int, int]:
+    """(height, width) of all images, if they agree."""
+    sizes = Counter((header.height, header.width) for header in headers)
+    if len(sizes) > 1:
+        small, large = min(sizes, key=np.prod), max(sizes, key=np.prod)
+        raise InputError(
+            f"dataset.size is not set, and the images have {len(sizes)} sizes, {small[1]} x {small[0]} to "
+            f"{large[1]} x {large[0]} pixels: set dataset.size to the side they get, such as 64 "
+            "(fast) or 224 (usual for pretrained networks)"
+        )
+    return next(iter(sizes))
+
+
+def measure(image: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of (N, H, W, C) uint8 images, as pixels in [0, 1]."""
+    value = np.arange(256) / 255
+    mean, std = [], []
+    for channel in range(image.shape[3]):
+        share = np.bincount(image[..., channel].ravel(), minlength=256) / image[..., channel].size
+        centre = float(share @ value)
+        mean.append(round(centre, 6))
+        std.append(round(max(float(np.sqrt(share @ (value - centre) ** 2)), LEAST_STD), 6))
+    return tuple(mean), tuple(std)

@@ -1,0 +1,128 @@
+"""From a whole dataset to what the pipeline needs: images for evaluation, calibration, training."""
+
+import math
+
+import numpy as np
+
+from aces import params
+from aces.console import warn
+from aces.data.checks import check_splits, warn_of_duplicates
+from aces.data.layout import Layout, find_layout, measure
+from aces.data.reading import Rows, read_rows
+from aces.data.sets import EvalSet, Prepared, TrainSet
+from aces.data.splits import Images, Splits
+
+ARRAY_BYTES = 2**30  # training images up to this size become one array; more stay files
+MEASURED = 5000  # files, at most, that mean and standard deviation are measured on
+
+
+def assemble(splits: Splits, dataset: params.Dataset, calibration: int) -> Prepared:
+    """Choose the images and read them.
+
+    Every stride-th test image is evaluated. Of the others, `calibration` images calibrate theta.
+    """
+    check_splits(splits, dataset)
+    layout, splits = find_layout(splits, dataset)
+    check_splits(splits, dataset)  # again, without the files that were left out
+    if not splits.benchmark:
+        warn_of_duplicates(splits)
+    training = _training(splits, layout, dataset)
+    evaluated, calibrated = choose(len(splits.test), dataset.stride, calibration)
+    return Prepared(
+        evaluation=_tested(splits, evaluated, layout, dataset, training, "images to evaluate"),
+        calibration=_tested(splits, calibrated, layout, dataset, training, "images to calibrate"),
+        training=training,
+    )
+
+
+def choose(count: int, stride: int, calibration: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of `count` test images are evaluated, and which calibrate: of those not evaluated,
+    `calibration` images spread evenly, or all of them if there are fewer.
+    """
+    evaluated = np.arange(0, count, stride)
+    others = np.setdiff1d(np.arange(count), evaluated)
+    size = min(calibration, len(others))
+    return evaluated, others[np.arange(size) * len(others) // max(size, 1)]
+
+
+def _tested(
+    splits: Splits,
+    rows: np.ndarray,
+    layout: Layout,
+    dataset: params.Dataset,
+    training: TrainSet,
+    title: str,
+) -> EvalSet:
+    found = read_rows(
+        splits.test,
+        rows,
+        shape=layout.shape,
+        resize=layout.resize,
+        skip=dataset.skip_unreadable,
+        title=title,
+    )
+    return EvalSet(
+        image=found.image,
+        label=np.asarray(splits.test.label)[found.row].astype(np.int64),
+        index=found.row,
+        classes=splits.classes,
+        mean=training.mean,
+        std=training.std,
+        resize=layout.resize,
+        name=dataset.name,
+    )
+
+
+def _training(splits: Splits, layout: Layout, dataset: params.Dataset) -> TrainSet:
+    """The training images: one array if they are few, otherwise their paths."""
+    part = splits.train
+    image, label = part.image, np.asarray(part.label).astype(np.int64)
+    if part.is_array or (
+        not splits.benchmark and len(part) * math.prod(layout.shape) <= ARRAY_BYTES
+    ):
+        rows = _read_training(splits, np.arange(len(part)), layout, dataset)
+        image, label = rows.image, label[rows.row]
+    mean, std = _statistics(splits, image, layout, dataset)
+    return TrainSet(
+        image=image if isinstance(image, np.ndarray) else list(image),
+        label=label,
+        classes=splits.classes,
+        mean=mean,
+        std=std,
+        resize=layout.resize,
+        name=dataset.name,
+        file_shape=layout.shape,
+        mirror=splits.mirror,
+        root=splits.root,
+    )
+
+
+def _read_training(
+    splits: Splits, rows: np.ndarray, layout: Layout, dataset: params.Dataset
+) -> Rows:
+    return read_rows(
+        splits.train,
+        rows,
+        shape=layout.shape,
+        resize=layout.resize,
+        skip=dataset.skip_unreadable,
+        title="training images",
+    )
+
+
+def _statistics(
+    splits: Splits, image: Images, layout: Layout, dataset: params.Dataset
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation: the dataset's own, or measured on its training images."""
+    if splits.mean is not None and splits.std is not None:
+        return splits.mean, splits.std
+    if not len(image):
+        warn(
+            "warning: no training images: mean and standard deviation are taken to be 0.5 and 0.25"
+        )
+        return (0.5,) * layout.shape[0], (0.25,) * layout.shape[0]
+    if isinstance(image, np.ndarray):
+        return measure(image)
+    size = min(len(image), MEASURED)
+    rows = np.arange(size) * len(image) // size
+    return measure(_read_training(splits, rows, layout, dataset).image)
