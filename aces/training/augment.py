@@ -16,18 +16,15 @@ class Views:
     mirror: Tensor  # (N,) bool
 
 
-def draw_views(shape: tuple[int, ...], generator: torch.Generator) -> Views:
-    """Views for images of `shape` (N, H, W, C): shifts by up to an eighth of the side, and mirror
-    images of photographs.
-
-    Grey images are digits or letters here, which a mirror makes another class: they are not
-    flipped.
+def draw_views(shape: tuple[int, ...], generator: torch.Generator, *, mirror: bool) -> Views:
+    """Views for images of `shape` (N, H, W, C): shifts by up to an eighth of the side, and, with
+    `mirror`, a mirror image of every other image.
     """
-    count, height, _, channels = shape
+    count, height, _, _ = shape
     padding = height // 8
     shift = torch.randint(-padding, padding + 1, (count, 2), generator=generator)
-    mirror = torch.rand(count, generator=generator) < (0.5 if channels == 3 else 0.0)
-    return Views(shift, mirror)
+    mirrored = torch.rand(count, generator=generator) < (0.5 if mirror else 0.0)
+    return Views(shift, mirrored)
 
 
 def crop(images: Tensor, rows: Tensor, views: Views) -> Tensor:

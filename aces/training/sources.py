@@ -27,10 +27,12 @@ class ArraySource:
     def __init__(self, data: TrainSet, device: torch.device):
         self.image = torch.from_numpy(np.ascontiguousarray(data.image)).to(device)
         self.label = torch.from_numpy(data.label).to(device)
+        self.mirror = mirrors(data)
 
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Images and labels of each row of `order` (steps, B); `seed` chooses the views."""
-        views = draw_views(tuple(self.image.shape), torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        views = draw_views(tuple(self.image.shape), generator, mirror=self.mirror)
         views = Views(views.shift.to(self.image.device), views.mirror.to(self.image.device))
         for rows in order.to(self.image.device):
             yield crop(self.image, rows, views), self.label[rows]
