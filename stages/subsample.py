@@ -5,12 +5,10 @@ from aces.params import Params
 from aces.tracking import StageRun
 from stages.runner import run_stage
 
-CALIBRATION = 2000  # images
-
 
 def subsample(params: Params, run: StageRun) -> dict:
     name = params.dataset.name
-    prepared = data.prepare(params.dataset, calibration=CALIBRATION)
+    prepared = data.prepare(params.dataset, calibration=params.calibrate.images)
     data.write_eval(paths.evaluation_images(name), prepared.evaluation)
     data.write_eval(paths.calibration_images(name), prepared.calibration)
     data.write_train(paths.training_images(name), prepared.training)

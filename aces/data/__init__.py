@@ -17,10 +17,11 @@ from aces.data.sets import (
     write_eval,
     write_train,
 )
-from aces.data.sources import info, load
+from aces.data.sources import DATASETS, info, load
 from aces.data.splits import Part, Splits
 
 __all__ = [
+    "DATASETS",
     "EvalSet",
     "Info",
     "Part",

@@ -6,12 +6,12 @@ from aces.data.sets import Info
 from aces.data.splits import Splits
 from aces.errors import InputError
 
-_BUILT_IN = {"cifar10": cifar10.load, "imagenet": imagenet.load, "digits": digits.load}
+DATASETS = {"cifar10": cifar10.load, "imagenet": imagenet.load, "digits": digits.load}
 
 
 def load(dataset: params.Dataset) -> Splits:
     """The whole dataset."""
-    return _BUILT_IN[dataset.name]()
+    return DATASETS[dataset.name]()
 
 
 def info(name: str) -> Info:
@@ -28,6 +28,6 @@ def info(name: str) -> Info:
     if name == "digits":
         return Info(name, digits.CLASSES, (1, 8, 8), digits.MEAN, digits.STD)
     raise InputError(
-        f"dataset.name={name!r}: expected one of {', '.join(_BUILT_IN)}, or the dataset's images; run "
+        f"dataset.name={name!r}: expected one of {', '.join(DATASETS)}, or the dataset's images; run "
         "`dvc repro subsample` first"
     )
