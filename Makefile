@@ -4,37 +4,57 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test env docs clean
+.PHONY: repro test check env docs fuzz schema clean
 
 repro: $(VENV)/.installed
 	@aces doctor
 	dvc repro
 	@aces summary
 
-# Two processes, one thread each; the longest file first.
-test: $(VENV)/.installed-test
+# Two processes with one thread each. The longest files come first.
+test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/test_pipeline.py tests
 
-env: $(VENV)/.installed
+# What to run before every commit: format, lint, types, and the tests that take seconds.
+check: $(VENV)/.installed-dev
+	ruff format --check .
+	ruff check .
+	mypy
+	OMP_NUM_THREADS=1 pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" tests
 
-docs: $(VENV)/.installed-test
+env: $(VENV)/.installed-dev
+
+docs: $(VENV)/.installed-dev
 	mkdocs build --strict
+
+# 10,000 damaged files and requests; SEED=n for others.
+fuzz: $(VENV)/.installed-dev
+	python -m tests.fuzz --cases 10000 --seed $(or $(SEED),0)
+
+# The description of params.yaml for editors.
+schema: $(VENV)/.installed
+	aces schema --out params.schema.json
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 
-# pip would compile every module there is, for minutes; Python compiles those that are imported, once, if it may keep them.
+# uv installs in seconds what takes pip minutes. torch comes by pip, which knows of local builds; where uv cannot be had
+# or fails, pip installs everything. Neither compiles modules ahead: Python compiles those that are imported, once.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+define install
+	$(PIP) uv torch || $(PIP) torch
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$(1)]' || $(PIP) --editable '.[$(1)]'
+endef
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) .
-	touch $@
+	$(call install,pipeline)
+	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[test,ray,docs]'
-	touch $(VENV)/.installed $@
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,dev)
+	@touch $(VENV)/.installed $@
 
 clean:
 	rm -rf $(VENV) site
