@@ -13,4 +13,12 @@ def __getattr__(name: str):
         from aces.model import composed
 
         return getattr(composed, name)
+    if name == "DrawPlan":
+        from aces.sampling.plan import DrawPlan
+
+        return DrawPlan
+    if name == "Runtime":
+        from aces.runtime import Runtime
+
+        return Runtime
     raise AttributeError(f"module 'aces' has no attribute {name!r}")

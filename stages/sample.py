@@ -68,27 +68,26 @@ def draw_counts(
     select: torch.nn.Module | None = None,
     adaptive: bool = False,
 ) -> Counts:
-    settings, environment = params.sample, runtime.from_environment()
-    early = settings.adaptive if adaptive and settings.adaptive.enabled else None
-    return sampling.sample(
-        certify,
-        evaluation.image,
+    settings = params.sample
+    plan = sampling.DrawPlan(
         sigma=sigma,
-        num_classes=len(evaluation.classes),
         n0=settings.n0,
         n=settings.n,
         n_predict=settings.n_predict,
         seed=params.seed,
         chunk=settings.chunk,
         precision=settings.precision,
+        adaptive=settings.adaptive if adaptive and settings.adaptive.enabled else None,
+    )
+    return sampling.sample(
+        certify,
+        evaluation.image,
+        plan,
+        num_classes=len(evaluation.classes),
+        runtime=runtime.from_environment(scratch=paths.scratch() / "sampling"),
         index=evaluation.index,
         label=evaluation.label,
         select=select,
-        adaptive=early,
-        device=environment.device,
-        workers=environment.workers,
-        engine=environment.engine,
-        scratch=paths.scratch() / "sampling",
     )
 
 

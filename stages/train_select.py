@@ -68,7 +68,6 @@ def labelled_training_set(params: Params) -> data.TrainSet:
         / f"labels-{key}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
     )
     if not kept.exists():
-        environment = runtime.from_environment()
         labelled = label_training_set(
             networks.load_model("models/certify.safetensors"),
             training,
@@ -77,10 +76,7 @@ def labelled_training_set(params: Params) -> data.TrainSet:
             eta=select.eta,
             num_classes=data.info(params.dataset.name).num_classes,
             seed=params.seed,
-            device=environment.device,
-            workers=environment.workers,
-            engine=environment.engine,
-            scratch=paths.scratch() / "sampling",
+            runtime=runtime.from_environment(scratch=paths.scratch() / "sampling"),
         )
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.npy")

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from aces import networks, runtime
 from aces.console import progress
 from aces.data import info
+from aces.runtime import Runtime
 from aces.sampling.forward import Network, prepare
+from aces.sampling.plan import DrawPlan
 from aces.sampling.sampler import sample
 
 SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
@@ -168,16 +170,9 @@ def _sample(
     sample(
         model,
         images,
-        sigma=SIGMA,
+        DrawPlan(sigma=SIGMA, n0=N0, n=draws - N0, chunk=CHUNK),
         num_classes=10,
-        n0=N0,
-        n=draws - N0,
-        n_predict=0,
-        seed=0,
-        chunk=CHUNK,
-        device=device,
-        workers=workers,
-        progress=False,
+        runtime=Runtime(device=device, workers=workers, progress=False),
     )
 
 

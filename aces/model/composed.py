@@ -11,7 +11,7 @@ under noise, and `select`, or else the entropy of `certify`, decides between the
 import copy
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,8 @@ from aces.rule.counts import Counts
 from aces.rule.sequential import log_evidence
 from aces.rule.smoothing import ABSTAIN
 from aces.rule.statistics import check_alpha, floor_digits
-from aces.sampling.inputs import as_images
+from aces.runtime import Runtime
+from aces.sampling import DrawPlan, Images
 
 GREY_LEVELS = 255
 N0_PREDICT = 50  # of an adaptive prediction's draws, those that fix the guesses
@@ -186,20 +187,20 @@ class ACES:
             One certificate an image.
         """
         composition.check_multiplicity(multiplicity)
-        draws = {"n0": n0, "n": n, "seed": _seed(seed), "progress": progress}
+        plan = DrawPlan(sigma=self.sigma, n0=n0, n=n, seed=_seed(seed))
         if radius is not None:
             if not adaptive:
                 raise InputError(
                     f"radius={radius} asks a question that is answered as soon as it is sure: set "
                     "adaptive=True, or leave radius out to have the largest that n draws can certify"
                 )
-            return self._certify_at(radius, self._images(x, n=n, alpha=alpha), alpha=alpha, **draws)
+            images = self._images(x, n=n, alpha=alpha)
+            return self._certify_at(radius, images, plan, alpha=alpha, progress=progress)
         images = self._images(x, n=n, alpha=alpha, spend=SPEND[-1] if adaptive else 1.0)
         core = self._core_classes(images)
-        looks = _looks(n, alpha=alpha, theta=self.theta) if adaptive else {}
-        counts = sampling.sample(
-            self.networks["certify"], images, n_predict=0, **draws, **self._how, **looks
-        )
+        if adaptive:
+            plan = _with_looks(plan, alpha=alpha, theta=self.theta)
+        counts = self._draw(sampling.sample, images, plan, progress=progress)
         outcomes = composition.certify(
             counts,
             core,
@@ -240,30 +241,20 @@ class ACES:
                     f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the rest cannot make "
                     "an answer sure; take more draws"
                 )
-            answers = sampling.predict(
-                self.networks["certify"],
+            plan = DrawPlan(sigma=self.sigma, n0=n0, n=n - n0, seed=seed)
+            answers = self._draw(
+                sampling.predict,
                 images,
+                plan,
+                progress=progress,
                 core=core,
                 theta=self.theta,
                 alpha=alpha,
-                n0=n0,
-                n=n - n0,
-                seed=seed,
-                progress=progress,
-                **self._how,
             )
             found = [(answer.prediction, answer.draws) for answer in answers]
         else:
-            counts = sampling.sample(
-                self.networks["certify"],
-                images,
-                n0=0,
-                n=0,
-                n_predict=n,
-                seed=seed,
-                progress=progress,
-                **self._how,
-            )
+            plan = DrawPlan(sigma=self.sigma, n0=0, n=0, n_predict=n, seed=seed)
+            counts = self._draw(sampling.sample, images, plan, progress=progress)
             classes = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
             found = zip(classes.tolist(), counts.draws.sum(axis=0).tolist())
         return [
@@ -341,18 +332,19 @@ class ACES:
             workers=workers,
         )
 
-    @property
-    def _how(self) -> dict:
-        """What every call of the sampler has in common."""
-        return {
-            "sigma": self.sigma,
-            "num_classes": self.num_classes,
-            "select": self.networks.get("select"),
-            "device": self.device,
-            "workers": self.workers,
-        }
+    def _draw(self, draw, images: Images, plan: DrawPlan, *, progress: bool, **question):
+        """Calls a function of the sampler with this model's networks and runtime."""
+        return draw(
+            self.networks["certify"],
+            images,
+            plan,
+            num_classes=self.num_classes,
+            runtime=Runtime(device=self.device, workers=self.workers, progress=progress),
+            select=self.networks.get("select"),
+            **question,
+        )
 
-    def _images(self, x, *, n: int, alpha: float, spend: float = 1.0) -> Tensor:
+    def _images(self, x, *, n: int, alpha: float, spend: float = 1.0) -> Images:
         """The images, after everything that can be checked before any work; n draws have the share
         `spend` of alpha.
         """
@@ -363,29 +355,28 @@ class ACES:
                 f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
                 f"least {needed}"
             )
-        images = as_images(x)
-        if self.shape is not None and tuple(images.shape[1:]) != self.shape:
+        images = Images.of(x)
+        if self.shape is not None and images.shape != self.shape:
             raise InputError(
-                f"images of shape {tuple(images.shape[1:])}: this model takes (C, H, W) = {self.shape}"
+                f"images of shape {images.shape}: this model takes (C, H, W) = {self.shape}"
             )
         return images
 
-    def _core_classes(self, images: Tensor) -> np.ndarray:
+    def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""
         return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
 
     def _certify_at(
-        self, radius: float, images: Tensor, *, alpha: float, seed: int, **draws
+        self, radius: float, images: Images, plan: DrawPlan, *, alpha: float, progress: bool
     ) -> list[Certificate]:
-        answers = sampling.certify_at(
-            self.networks["certify"],
+        answers = self._draw(
+            sampling.certify_at,
             images,
+            plan,
+            progress=progress,
             radius=radius,
             theta=self.theta,
             alpha=alpha,
-            seed=seed,
-            **draws,
-            **self._how,
         )
         shown = float(
             ndtr(radius / self.sigma)
@@ -400,7 +391,7 @@ class ACES:
                 alpha=alpha,
                 draws=it.draws,
                 invalid=it.invalid,
-                seed=seed,
+                seed=plan.seed,
                 name=self._name(it.prediction),
             )
             for it in answers
@@ -443,11 +434,11 @@ def _seed(seed: int | None) -> int:
     return secrets.randbits(53) if seed is None else seed
 
 
-def _looks(n: int, *, alpha: float, theta: float) -> dict:
-    """The sampler's arguments for early stopping. Looks are at the ends of chunks: small ones for a
-    small n, but not so small that they cost time.
+def _with_looks(plan: DrawPlan, *, alpha: float, theta: float) -> DrawPlan:
+    """The plan with early stopping. Looks are at the ends of chunks: small ones for a small n, but
+    not so small that they cost time.
     """
     adaptive = params.Adaptive(
         enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE, thetas=[theta]
     )
-    return {"adaptive": adaptive, "chunk": int(np.clip(n // 10, 50, 1000))}
+    return replace(plan, adaptive=adaptive, chunk=int(np.clip(plan.n // 10, 50, 1000)))

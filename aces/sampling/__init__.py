@@ -2,6 +2,8 @@
 
 from aces.sampling.anytime import Answer, certify_at, predict
 from aces.sampling.clean import classes_of
+from aces.sampling.images import Images
+from aces.sampling.plan import DrawPlan
 from aces.sampling.sampler import sample
 
-__all__ = ["Answer", "certify_at", "classes_of", "predict", "sample"]
+__all__ = ["Answer", "DrawPlan", "Images", "certify_at", "classes_of", "predict", "sample"]

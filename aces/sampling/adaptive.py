@@ -126,6 +126,6 @@ def schedule(adaptive: Adaptive, *, n: int, chunk: int) -> tuple[np.ndarray, np.
     ends = [min(n, chunk * int(np.ceil(round(share * n / chunk, 9)))) for share in adaptive.looks]
     draws = np.unique(ends)
     spend = np.array(
-        [sum(spend for end, spend in zip(ends, adaptive.spend) if end == place) for place in draws]
+        [sum(spend for end, spend in zip(ends, adaptive.spend) if end == draw) for draw in draws]
     )
     return draws.astype(np.int64), spend

@@ -7,7 +7,7 @@ is an abstention.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,8 +19,10 @@ from aces.rule.counts import Round
 from aces.rule.sequential import AnytimeTest, log_evidence
 from aces.rule.smoothing import ABSTAIN
 from aces.rule.statistics import check_alpha
-from aces.sampling.inputs import as_numbers
-from aces.sampling.run import Run, open_run
+from aces.runtime import Runtime
+from aces.sampling.drawing import Drawing, open_drawing
+from aces.sampling.images import Images, as_numbers
+from aces.sampling.plan import DrawPlan
 
 CHUNK = 32  # draws between two readings at first
 GROWTH = 1.25  # of the draws from one reading to the next: at most this many more than were needed
@@ -38,18 +40,17 @@ class Answer:
 
 
 def certify_at(
-    model: nn.Module,
-    images: np.ndarray | Tensor,
+    network: nn.Module,
+    images: np.ndarray | Tensor | Images,
+    plan: DrawPlan,
     *,
     radius: float,
     theta: float,
-    sigma: float,
-    num_classes: int,
     alpha: float,
-    seed: int,
-    n0: int = 100,
-    n: int = 100_000,
-    **options,
+    num_classes: int,
+    runtime: Runtime = Runtime(),
+    index=None,
+    select: nn.Module | None = None,
 ) -> list[Answer]:
     """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers
     `prediction` everywhere within `radius`.
@@ -59,9 +60,12 @@ def certify_at(
     that test must fail (intersection-union). An image with s_hat = 0 is answered by the core, which
     has no radius: it is left after round GUESS.
 
-    options: as of `aces.sampling.sample` (index, select, precision, device, workers, progress).
+    Of the plan, at most n draws are made for an image. Its `chunk`, `n_predict` and `adaptive` are
+    not used: the tests are read after few draws at first and then ever more rarely. The other
+    arguments are those of `aces.sampling.sample`.
     """
     check_alpha(alpha)
+    sigma, n = plan.sigma, plan.n
     # Rounded up, so that p > p0 implies the radius.
     p0 = np.nextafter(ndtr(radius / sigma), 1.0)
     if not (radius > 0 and p0 < 1 and log_evidence(n, n, p0=p0) >= -np.log(alpha)):
@@ -70,62 +74,80 @@ def certify_at(
             "radius above 0, and either a smaller radius or more draws"
         )
     with _guessed(
-        model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options
-    ) as run:
-        selects = _Selection(run, theta)
+        network,
+        images,
+        plan,
+        num_classes=num_classes,
+        runtime=runtime,
+        index=index,
+        select=select,
+    ) as drawing:
+        selects = _Selection(drawing, theta)
         selection, label = AnytimeTest(p0=p0, alpha=alpha), AnytimeTest(p0=p0, alpha=alpha)
 
         def read() -> np.ndarray:
-            selection.update(selects.agreeing(run), run.draws)
-            label.update(run.guessed, run.draws)
+            selection.update(selects.agreeing(drawing), drawing.draws)
+            label.update(drawing.guessed, drawing.draws)
             return (selection.certified & label.certified) | selection.futile | label.futile
 
-        _draw_until(read, run, np.flatnonzero(selects.certifies), n=n)
+        _draw_until(read, drawing, np.flatnonzero(selects.certifies), n=n)
         sure = selects.certifies & selection.certified & label.certified
         return _answers(
-            run,
-            prediction=np.where(sure, run.guess, ABSTAIN),
+            drawing,
+            prediction=np.where(sure, drawing.guess, ABSTAIN),
             radius=np.where(sure, radius, 0.0),
             route=np.where(sure, Route.CERTIFY, Route.ABSTAIN),
         )
 
 
 def predict(
-    model: nn.Module,
-    images: np.ndarray | Tensor,
+    network: nn.Module,
+    images: np.ndarray | Tensor | Images,
+    plan: DrawPlan,
     *,
     core: np.ndarray,
     theta: float,
-    sigma: float,
-    num_classes: int,
     alpha: float,
-    seed: int,
-    n0: int = 100,
-    n: int = 10_000,
-    **options,
+    num_classes: int,
+    runtime: Runtime = Runtime(),
+    index=None,
+    select: nn.Module | None = None,
 ) -> list[Answer]:
     """With probability >= 1 - alpha, for each image: unless it is ABSTAIN, ACES answers
     `prediction`.
 
-    core: (N,) classes of the core network; options: as of `certify_at`. The rule is `PredictRule`.
+    core: (N,) classes of the core network. The plan and the other arguments are those of
+    `certify_at`; the rule is `PredictRule`.
     """
     check_alpha(alpha)
     core = as_numbers("core", core, len(images))
     with _guessed(
-        model, images, sigma=sigma, num_classes=num_classes, seed=seed, n0=n0, n=n, **options
-    ) as run:
-        selects = _Selection(run, theta)
-        rule = PredictRule(certifies=selects.certifies, agree=run.guess == core, alpha=alpha)
+        network,
+        images,
+        plan,
+        num_classes=num_classes,
+        runtime=runtime,
+        index=index,
+        select=select,
+    ) as drawing:
+        selects = _Selection(drawing, theta)
+        rule = PredictRule(certifies=selects.certifies, agree=drawing.guess == core, alpha=alpha)
         _draw_until(
-            lambda: rule.read(selects.agreeing(run), run.draws, run.guessed, _rivals(run)),
-            run,
+            lambda: rule.read(
+                selects.agreeing(drawing), drawing.draws, drawing.guessed, _rivals(drawing)
+            ),
+            drawing,
             np.arange(len(core)),
-            n=n,
+            n=plan.n,
         )
         prediction = np.select(
-            [rule.routes == Route.ABSTAIN, rule.routes == Route.CORE], [ABSTAIN, core], run.guess
+            [rule.routes == Route.ABSTAIN, rule.routes == Route.CORE],
+            [ABSTAIN, core],
+            drawing.guess,
         )
-        return _answers(run, prediction=prediction, radius=np.zeros(len(core)), route=rule.routes)
+        return _answers(
+            drawing, prediction=prediction, radius=np.zeros(len(core)), route=rule.routes
+        )
 
 
 class PredictRule:
@@ -178,52 +200,53 @@ class PredictRule:
 class _Selection:
     """The guessed selections at one theta, and the draws that agree with them."""
 
-    def __init__(self, run: Run, theta: float):
+    def __init__(self, drawing: Drawing, theta: float):
         (self.place,) = places_of(theta)
-        ones, zeros = self._votes(run.score[Round.GUESS])
+        ones, zeros = self._votes(drawing.score[Round.GUESS])
         self.certifies = ones >= zeros  # (N,) s_hat = 1, also in a tie (Algorithm 1)
 
-    def agreeing(self, run: Run) -> np.ndarray:
+    def agreeing(self, drawing: Drawing) -> np.ndarray:
         """(N,) draws of round BOUND that select s_hat."""
-        return np.where(self.certifies, *self._votes(run.score[Round.BOUND]))
+        return np.where(self.certifies, *self._votes(drawing.score[Round.BOUND]))
 
     def _votes(self, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return score[:, : self.place + 1].sum(axis=1), score[:, self.place + 1 :].sum(axis=1)
 
 
 @contextmanager
-def _guessed(model, images, *, n0: int, n: int, progress: bool = False, **options) -> Iterator[Run]:
-    """A run after round GUESS."""
-    with open_run(
-        model, images, n0=n0, n=n, n_predict=0, chunk=CHUNK, progress=progress, **options
-    ) as run:
-        run.draw(Round.GUESS, range(len(run.images)), stop=n0)
-        yield run
+def _guessed(network: nn.Module, images, plan: DrawPlan, **options) -> Iterator[Drawing]:
+    """The drawing of a plan after round GUESS."""
+    plan = replace(plan, n_predict=0, chunk=CHUNK, adaptive=None)
+    with open_drawing(network, images, plan, **options) as drawing:
+        drawing.draw(Round.GUESS, range(len(drawing.images)), stop=plan.n0)
+        yield drawing
 
 
-def _draw_until(read: Callable[[], np.ndarray], run: Run, left: np.ndarray, *, n: int) -> None:
+def _draw_until(
+    read: Callable[[], np.ndarray], drawing: Drawing, left: np.ndarray, *, n: int
+) -> None:
     """Draw for the images `left` until `read` calls each decided, or n draws are made."""
     start = 0
     while len(left) and start < n:
         stop = min(n, CHUNK * int(np.ceil(max(start + CHUNK, start * GROWTH) / CHUNK)))
-        run.draw(Round.BOUND, left, start=start, stop=stop)
+        drawing.draw(Round.BOUND, left, start=start, stop=stop)
         left, start = left[~read()[left]], stop
 
 
-def _rivals(run: Run) -> np.ndarray:
+def _rivals(drawing: Drawing) -> np.ndarray:
     """(N, K - 1) draws of each class but the guessed one; invalid draws go to every rival."""
-    others = np.arange(run.num_classes) != run.guess[:, None]
+    others = np.arange(drawing.num_classes) != drawing.guess[:, None]
     return (
-        run.classes[Round.BOUND][others].reshape(len(others), -1)
-        + run.invalid[Round.BOUND][:, None]
+        drawing.classes[Round.BOUND][others].reshape(len(others), -1)
+        + drawing.invalid[Round.BOUND][:, None]
     )
 
 
 def _answers(
-    run: Run, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray
+    drawing: Drawing, *, prediction: np.ndarray, radius: np.ndarray, route: np.ndarray
 ) -> list[Answer]:
-    invalid = run.invalid.sum(axis=0)
-    draws = run.classes.sum(axis=(0, 2)) + invalid
+    invalid = drawing.invalid.sum(axis=0)
+    draws = drawing.classes.sum(axis=(0, 2)) + invalid
     return [
         Answer(int(p), float(r), Route(w), int(d), int(i))
         for p, r, w, d, i in zip(prediction, radius, route, draws, invalid)

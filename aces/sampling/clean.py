@@ -5,21 +5,22 @@ import torch
 from torch import Tensor, nn
 
 from aces.errors import InputError, one_line
-from aces.sampling.count import as_pixels
-from aces.sampling.inputs import as_images
+from aces.sampling.images import Images, as_floats
 
 BATCH = 64
 
 
 @torch.inference_mode()
-def classes_of(network: nn.Module, images: np.ndarray | Tensor, *, num_classes: int) -> np.ndarray:
+def classes_of(
+    network: nn.Module, images: np.ndarray | Tensor | Images, *, num_classes: int
+) -> np.ndarray:
     """(N,) the network's classes, computed on the device it is on; images: as of
     `aces.sampling.sample`.
     """
-    images, network = as_images(images), network.eval()
+    images, network = Images.of(images), network.eval()
     device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
     logits = torch.cat(
-        [_logits(network, as_pixels(part).to(device)) for part in images.split(BATCH)]
+        [_logits(network, as_floats(part).to(device)) for part in images.pixels.split(BATCH)]
     )
     if logits.shape != (len(images), num_classes):
         raise InputError(

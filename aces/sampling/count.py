@@ -12,6 +12,7 @@ from torch import Tensor
 from aces.errors import InputError
 from aces.rule.counts import Settings
 from aces.sampling.forward import Forward, Network, opened
+from aces.sampling.images import as_floats
 from aces.sampling.noise import generator
 from aces.sampling.tally import Tally
 from aces.sampling.units import Unit
@@ -58,7 +59,7 @@ class Counter:
         """(G, width) counts of a unit, a row for each image; see `aces.sampling.tally`. Raises
         Stopped once `stop` is set.
         """
-        pixels, guess = as_pixels(job.images.to(device)), torch.from_numpy(job.guess).to(device)
+        pixels, guess = as_floats(job.images.to(device)), torch.from_numpy(job.guess).to(device)
         tally = Tally(guess, num_classes=self.num_classes)
         row = torch.repeat_interleave(
             *(torch.tensor(column, device=device) for column in zip(*_rows(job.unit)))
@@ -74,11 +75,6 @@ class Counter:
                 tally.add(row[counted:made], *map(torch.cat, zip(*logits)))
                 counted, logits = made, []
         return tally.counts()
-
-
-def as_pixels(images: Tensor) -> Tensor:
-    """Pixels in [0, 1], float32."""
-    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
 def _rows(unit: Unit) -> list[tuple[int, int]]:

@@ -78,7 +78,7 @@ class TorchNetwork:
 
     @staticmethod
     def backend_on(device: torch.device) -> str:
-        return f"torch {_version('torch')} {_place(device)}"
+        return f"torch {_version('torch')} {kind_of(device)}"
 
     def open(self, device: torch.device) -> Forward:
         module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
@@ -158,7 +158,7 @@ def prepare(
 
     shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
-    key = (hash_of(model, select), id(select), shape, num_classes, precision, _place(device))
+    key = (hash_of(model, select), id(select), shape, num_classes, precision, kind_of(device))
     module, example = _frozen(model, select), _example(shape)
     if (
         model not in _known
@@ -177,10 +177,10 @@ def prepare(
 def opened(network: Network, device: torch.device) -> Forward:
     """The network on a device, made callable there once: compiling and recording take long."""
     with _opening:
-        places = _opened.setdefault(network, {})
-        if device not in places:
-            places[device] = network.open(device)
-        return places[device]
+        ways = _opened.setdefault(network, {})
+        if device not in ways:
+            ways[device] = network.open(device)
+        return ways[device]
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
@@ -323,7 +323,7 @@ def _silence():
         logging.disable(level)
 
 
-def _place(device: torch.device) -> str:
+def kind_of(device: torch.device) -> str:
     """Where the noise is made and the kernels are chosen: both may depend on the kind of GPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 

@@ -20,10 +20,12 @@ from aces.sampling.count import Counter, Job
 class LocalEngine:
     """Counts jobs on this machine's devices. As a context, it ends its threads."""
 
-    def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
-        places = places * (workers or cores()) if places[0].type == "cpu" else places[:workers]
-        opened = {place: counter.open(place) for place in dict.fromkeys(places)}
-        self._workers = [opened[place] for place in places]
+    def __init__(
+        self, counter: Counter, devices: list[torch.device], *, workers: int | None = None
+    ):
+        devices = devices * (workers or cores()) if devices[0].type == "cpu" else devices[:workers]
+        opened = {device: counter.open(device) for device in dict.fromkeys(devices)}
+        self._workers = [opened[device] for device in devices]
         self._mine, self._stop = threading.local(), threading.Event()
 
     def __enter__(self) -> "LocalEngine":

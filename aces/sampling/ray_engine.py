@@ -26,9 +26,11 @@ class RayEngine:
     started.
     """
 
-    def __init__(self, counter: Counter, places: list[torch.device], *, workers: int | None = None):
+    def __init__(
+        self, counter: Counter, devices: list[torch.device], *, workers: int | None = None
+    ):
         self._ray = _import_ray()
-        self._counter, self._device, self._workers = counter, places[0].type, workers
+        self._counter, self._device, self._workers = counter, devices[0].type, workers
         self._started = False
 
     def __enter__(self) -> "RayEngine":

@@ -34,15 +34,15 @@ class Shards:
 
     def __init__(self, folder: Path):
         self.path = folder / LOG
-        self._places = _repaired(self.path)
+        self._lines = _repaired(self.path)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._synced = time.monotonic()
 
     def get(self, key: str, *, width: int) -> np.ndarray | None:
         """(G, width) counts of a unit that an earlier run finished, else None."""
-        if key not in self._places:
+        if key not in self._lines:
             return None
-        offset, length = self._places[key]
+        offset, length = self._lines[key]
         return _table(os.pread(self._file, length, offset), width=width)
 
     def add(self, key: str, table: np.ndarray) -> None:
@@ -106,12 +106,12 @@ def read_keys(folder: Path) -> list[str]:
 
 def _repaired(path: Path) -> dict[str, tuple[int, int]]:
     """Where each unit's line is, after dropping the lines that are damaged."""
-    places, size = _scan(path)
-    if size == sum(length for _, length in places.values()):
-        return places
+    lines, size = _scan(path)
+    if size == sum(length for _, length in lines.values()):
+        return lines
     temporary = path.with_suffix(".tmp")
     with open(path, "rb") as old, open(temporary, "wb") as new:
-        for offset, length in places.values():
+        for offset, length in lines.values():
             old.seek(offset)
             new.write(old.read(length))
         new.flush()
@@ -122,14 +122,14 @@ def _repaired(path: Path) -> dict[str, tuple[int, int]]:
 
 def _scan(path: Path) -> tuple[dict[str, tuple[int, int]], int]:
     """(offset, length) of the sound lines by key, and the size of the file."""
-    places, offset = {}, 0
+    lines, offset = {}, 0
     if path.exists():
         with open(path, "rb") as file:
             for line in file:
                 if (key := _sound_key(line)) is not None:
-                    places.setdefault(key, (offset, len(line)))
+                    lines.setdefault(key, (offset, len(line)))
                 offset += len(line)
-    return places, offset
+    return lines, offset
 
 
 def _line(key: str, table: np.ndarray) -> bytes:

@@ -38,18 +38,18 @@ class Tally:
         else:
             scores = core_probability(selection.float())
             valid &= selection.isfinite().all(dim=1)
-        label, place, nowhere = logits.argmax(dim=1), bins(scores, self.edges), self.width
+        label, bin_, nowhere = logits.argmax(dim=1), bins(scores, self.edges), self.width
         columns = torch.stack(
             [
                 torch.where(valid, label, self.width - 1),
-                torch.where(valid, self.num_classes + place, nowhere),
+                torch.where(valid, self.num_classes + bin_, nowhere),
                 torch.where(
-                    valid & (label == self.guess[row]), self.num_classes + BINS + 1 + place, nowhere
+                    valid & (label == self.guess[row]), self.num_classes + BINS + 1 + bin_, nowhere
                 ),
             ]
         )
-        places = (row * (self.width + 1) + columns).reshape(-1)
-        self.table.scatter_add_(0, places, torch.ones_like(places))
+        cells = (row * (self.width + 1) + columns).reshape(-1)
+        self.table.scatter_add_(0, cells, torch.ones_like(cells))
 
     def counts(self) -> np.ndarray:
         """(G, width) int64; see `split`."""

@@ -50,9 +50,9 @@ def cut(
     start, stop = int(start), int(stop)
     assert start % chunk == 0, "chunks are whole, except the last of a round"
     pieces = (
-        Piece(int(image), place // chunk, min(chunk, stop - place))
+        Piece(int(image), first // chunk, min(chunk, stop - first))
         for image in images
-        for place in range(start, stop, chunk)
+        for first in range(start, stop, chunk)
     )
     while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
         yield Unit(round, unit)

@@ -7,7 +7,6 @@ theta (paper, "Training a Selection Model").
 """
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 from torch import nn
@@ -16,7 +15,8 @@ from aces.console import progress
 from aces.data import TrainSet
 from aces.data.images import read_images
 from aces.rule.counts import Round
-from aces.sampling import sample
+from aces.runtime import Runtime
+from aces.sampling import DrawPlan, sample
 
 SLICE = 5000  # images sampled at a time: bounds the memory
 
@@ -30,34 +30,24 @@ def label_training_set(
     eta: float,
     num_classes: int,
     seed: int,
-    device: str = "auto",
-    workers: int | None = None,
-    engine: str = "local",
-    scratch: Path | None = None,
+    runtime: Runtime = Runtime(),
 ) -> TrainSet:
     """The same images, labelled 1 where a share of at least eta of the image's noisy copies is
     classified correctly.
     """
-    labels = []
+    labels: list[np.ndarray] = []
+    plan = DrawPlan(sigma=sigma, n0=1, n=draws, seed=seed)
     with progress("labels of the selection network", len(data.label) * draws, "draws") as bar:
         for start in range(0, len(data.label), SLICE):
             rows = np.arange(start, min(start + SLICE, len(data.label)))
             counts = sample(
                 model,
                 _images(data, rows),
-                sigma=sigma,
+                plan,
                 num_classes=num_classes,
-                n0=1,
-                n=draws,
-                n_predict=0,
-                seed=seed,
+                runtime=dataclasses.replace(runtime, progress=False),
                 index=rows,
                 label=data.label[rows],
-                device=device,
-                workers=workers,
-                engine=engine,
-                scratch=scratch,
-                progress=False,
             )
             correct = counts.classes[Round.BOUND, np.arange(len(rows)), data.label[rows]]
             labels.append((correct / draws >= eta).astype(np.int64))

@@ -1,4 +1,4 @@
-"""A run of the sampler: the sums so far, and the means to add draws to them."""
+"""The sums over the draws of some images, and the means to add draws to them."""
 
 import hashlib
 import json
@@ -10,95 +10,80 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from aces import console, runtime
+from aces import console
+from aces.errors import InputError
 from aces.rule.counts import BINS, Round, Settings
+from aces.runtime import Runtime
+from aces.runtime import devices as devices_of
 from aces.sampling.count import Counter, Job
 from aces.sampling.forward import hash_of, prepare
-from aces.sampling.inputs import as_images, as_numbers, check_index, check_settings
+from aces.sampling.images import Images, as_numbers, check_index
 from aces.sampling.local import LocalEngine
+from aces.sampling.plan import DrawPlan
 from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
 from aces.sampling.tally import split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES = {"local": LocalEngine, "ray": RayEngine}
-# of a unit on a GPU, whose counts are fetched once: about one transfer an image, seconds of work
+# On a GPU a unit has this many batches, and its counts are fetched once: about one transfer an
+# image, seconds of work.
 UNIT_BATCHES = 128
 
 
 @contextmanager
-def open_run(
-    model: nn.Module,
-    images: np.ndarray | Tensor,
+def open_drawing(
+    network: nn.Module,
+    images: np.ndarray | Tensor | Images,
+    plan: DrawPlan,
     *,
-    sigma: float,
     num_classes: int,
-    n0: int,
-    n: int,
-    n_predict: int,
-    seed: int,
-    chunk: int,
+    runtime: Runtime,
     index=None,
     select: nn.Module | None = None,
-    precision: str = "float32",
-    device: str = "auto",
-    workers: int | None = None,
-    engine: str = "local",
-    scratch: Path | None = None,
-    progress: bool = True,
-) -> Iterator["Run"]:
+) -> Iterator["Drawing"]:
     """Check everything, prepare the network, start the workers; see `aces.sampling.sample`."""
-    check_settings(
-        sigma=sigma,
-        num_classes=num_classes,
-        n0=n0,
-        n=n,
-        n_predict=n_predict,
-        seed=seed,
-        chunk=chunk,
-        precision=precision,
-        engine=engine,
-        workers=workers,
-    )
-    images = as_images(images)
+    images = Images.of(images)
     index = as_numbers("index", index, len(images))
     check_index(index)
-    places = runtime.devices(device)
-    network = prepare(
-        model,
+    if not (isinstance(num_classes, (int, np.integer)) and num_classes >= 2):
+        raise InputError(f"num_classes={num_classes!r}: expected a whole number of at least 2")
+    devices = devices_of(runtime.device)
+    prepared = prepare(
+        network,
         select,
-        shape=tuple(images.shape[1:]),
+        shape=images.shape,
         num_classes=num_classes,
-        precision=precision,
-        device=places[0],
+        precision=plan.precision,
+        device=devices[0],
     )
     settings = Settings(
-        sigma=float(sigma),
-        n0=int(n0),
-        n=int(n),
-        n_predict=int(n_predict),
-        seed=int(seed),
-        chunk=int(chunk),
-        model=hash_of(model, select),
-        precision=precision,
-        backend=network.backend,
+        sigma=plan.sigma,
+        n0=plan.n0,
+        n=plan.n,
+        n_predict=plan.n_predict,
+        seed=plan.seed,
+        chunk=plan.chunk,
+        model=hash_of(network, select),
+        precision=plan.precision,
+        backend=prepared.backend,
         score="entropy" if select is None else "network",
     )
-    counter = Counter(network, settings, num_classes)
-    rows = network.batch * (UNIT_BATCHES if places[0].type == "cuda" else 1)
-    about = _about(counter, images, index, rows=rows)
-    total = len(images) * (n0 + n + n_predict)
+    counter = Counter(prepared, settings, int(num_classes))
+    rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
+    about = _about(counter, images.pixels, index, rows=rows)
+    total = len(images) * plan.draws
     with (
-        open_shards(Path(scratch) / fingerprint(about), about=about, probe=network.probe)
-        if scratch
+        open_shards(Path(runtime.scratch) / scratch_key(about), about=about, probe=prepared.probe)
+        if runtime.scratch
         else nullcontext() as shards,
-        ENGINES[engine](counter, places, workers=workers) as started,
-        console.progress("sampling", total, "draws") if progress else nullcontext() as bar,
+        ENGINES[runtime.engine](counter, devices, workers=runtime.workers) as engine,
+        console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
     ):
-        yield Run(counter, images, index, started, shards, bar, rows=rows)
+        yield Drawing(counter, images.pixels, index, engine, shards, bar, rows=rows)
 
 
-class Run:
+class Drawing:
     """The sums over the draws made so far. `classes`, `score`, `doubt`, `joint_score`,
     `joint_doubt`, `invalid` and `guess` are those of `Counts`.
     """
@@ -185,8 +170,8 @@ class Run:
         self.joint_score[unit.round, unit.images] += joint
 
 
-def fingerprint(about: dict) -> str:
-    """sha256 of what the draws depend on."""
+def scratch_key(about: dict) -> str:
+    """The name of the folder in scratch: sha256 of what the draws depend on."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
