@@ -20,7 +20,8 @@ from pathlib import Path
 
 import odd_networks
 from aces.rule.counts import write_counts
-from aces.sampling import count, sample
+from aces.sampling import count
+from sampled import sample
 
 NETWORK = odd_networks.convolutional()
 SETTINGS = dict(
@@ -31,7 +32,6 @@ SETTINGS = dict(
     n_predict=1000,
     seed=0,
     chunk=100,
-    progress=False,
     device="cpu",
     workers=2,
 )

@@ -86,12 +86,12 @@ def digits_model(theta: float = 0.6) -> ACES:
         schedule="one-cycle",
         milestones=[],
     )
-    networks = {}
+    trained = {}
     for role, loss in (("core", standard.loss), ("certify", gaussian.loss)):
         torch.manual_seed(0)
         network = networks.build("tiny", num_classes=10, mean=info.mean, std=info.std)
         with tempfile.TemporaryDirectory() as scratch:
-            networks[role] = training.train_network(
+            trained[role] = training.train_network(
                 network,
                 train,
                 settings=settings,
@@ -103,7 +103,7 @@ def digits_model(theta: float = 0.6) -> ACES:
                 title=role,
             )
     return ACES(
-        **networks, sigma=SIGMA, theta=theta, num_classes=10, classes=info.classes, shape=info.shape
+        **trained, sigma=SIGMA, theta=theta, num_classes=10, classes=info.classes, shape=info.shape
     )
 
 

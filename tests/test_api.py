@@ -13,12 +13,13 @@ import yaml
 from torch import nn
 
 import aces
-from aces import ACES, networks, sampling
+from aces import ACES, networks
 from aces.errors import InputError
 from aces.model.composed import Certificate, Prediction
 from aces.rule import composition
 from aces.rule.composition import Route
 from aces.rule.smoothing import ABSTAIN
+from sampled import sample
 from small_models import CLASSES, Constant, HalfSpace, digits, digits_model, grey, half_space_model
 
 torch.set_num_threads(1)
@@ -78,7 +79,7 @@ def test_a_selection_network_selects():
 def test_it_is_the_pipelines_rule_on_the_pipelines_draws():
     model, evaluation = digits_model(), digits()
     certificates = model.certify(evaluation.image, n=300, seed=5)
-    counts = sampling.sample(
+    counts = sample(
         model.networks["certify"],
         evaluation.image,
         sigma=model.sigma,
@@ -393,11 +394,11 @@ def test_networks_of_ones_own_class_are_filled_when_loaded(tmp_path):
 
 def test_a_selection_network_is_saved_too(tmp_path):
     torch.manual_seed(0)
-    networks = {
+    parts = {
         role: networks.build("tiny", num_classes=outputs, mean=[0.3], std=[0.4])
         for role, outputs in (("core", 10), ("certify", 10), ("select", 2))
     }
-    model = ACES(**networks, sigma=0.25, theta=0.5, num_classes=10)
+    model = ACES(**parts, sigma=0.25, theta=0.5, num_classes=10)
     model.save(tmp_path)
     x = digits().image[:2]
     assert ACES.load(tmp_path).certify(x, n=100, seed=0) == model.certify(x, n=100, seed=0)

@@ -11,6 +11,7 @@ from aces import networks, params, sampling
 from aces.rule import composition, metrics
 from aces.rule.smoothing import ABSTAIN
 from default_networks import FOLDER, default_images, default_model
+from sampled import sample
 
 SETTINGS = params.load(Path(__file__).parent.parent / "profiles" / "laptop.yaml")
 
@@ -58,10 +59,8 @@ def test_adaptive_sampling_takes_half_the_draws_and_keeps_the_numbers():
         "chunk": settings.chunk,
         "progress": False,
     }
-    fixed = sampling.sample(model.networks["certify"], evaluation.image, **draw)
-    early = sampling.sample(
-        model.networks["certify"], evaluation.image, adaptive=settings.adaptive, **draw
-    )
+    fixed = sample(model.networks["certify"], evaluation.image, **draw)
+    early = sample(model.networks["certify"], evaluation.image, adaptive=settings.adaptive, **draw)
     assert early.draws.sum() <= fixed.draws.sum() / 2
     of_fixed, of_early = (curve_of(counts, core, evaluation.label) for counts in (fixed, early))
     for name in ("acr", "certified_accuracy@0.25", "certified_accuracy@0.5"):

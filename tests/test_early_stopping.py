@@ -13,10 +13,10 @@ from aces.params import Adaptive
 from aces.rule import composition
 from aces.rule.composition import ABSTAIN, MULTIPLICITIES, Route
 from aces.rule.counts import BINS, Counts, Round, read_counts, write_counts
-from aces.sampling import sample
 from aces.sampling.adaptive import LookBook, Stopping, schedule
 from aces.sampling.anytime import PredictRule
 from made_counts import settings
+from sampled import sample
 from worlds import WORLDS, false_claims, truth
 
 ALPHA, THETA, SIGMA = 0.05, 0.5, 0.5
@@ -189,7 +189,6 @@ def draw(**changes) -> Counts:
         chunk=20,
         device="cpu",
         adaptive=dataclasses.replace(ADAPTIVE, thetas=[0.2]),
-        progress=False,
     )
     return sample(NETWORK, odd_networks.images(8), **options | changes)
 

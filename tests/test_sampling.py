@@ -8,9 +8,10 @@ from torch import nn
 import odd_networks
 from aces.errors import InputError
 from aces.rule.counts import BINS, Round, Settings, write_counts
-from aces.sampling import count, sample
+from aces.sampling import count
 from aces.sampling.noise import generator
 from aces.sampling.units import Piece, Unit
+from sampled import sample
 
 SETTINGS = dict(
     sigma=0.25,
@@ -20,7 +21,6 @@ SETTINGS = dict(
     n_predict=80,
     seed=5,
     chunk=70,
-    progress=False,
     device="cpu",
 )
 

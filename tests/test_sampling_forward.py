@@ -8,7 +8,8 @@ from torch import nn
 import odd_networks
 from aces import networks
 from aces.rule.counts import Round
-from aces.sampling import forward, sample
+from aces.sampling import forward
+from sampled import sample
 
 CPU = torch.device("cpu")
 SETTINGS = dict(
@@ -19,7 +20,6 @@ SETTINGS = dict(
     n_predict=0,
     seed=1,
     chunk=150,
-    progress=False,
     device="cpu",
 )
 

@@ -13,9 +13,10 @@ import torch
 import odd_networks
 from aces.errors import InputError
 from aces.rule.counts import write_counts
-from aces.sampling import forward, sample
-from aces.sampling.run import Run
+from aces.sampling import forward
+from aces.sampling.drawing import Drawing
 from aces.sampling.shards import read_keys
+from sampled import sample
 
 ray = pytest.importorskip("ray")
 
@@ -28,7 +29,6 @@ SETTINGS = dict(
     n_predict=100,
     seed=0,
     chunk=100,
-    progress=False,
     device="cpu",
     workers=2,
 )
@@ -63,7 +63,7 @@ def test_ray_gives_the_bytes_of_local(tmp_path):
 
 
 def test_an_interrupted_driver_goes_on_from_the_shards_on_any_engine(tmp_path, monkeypatch):
-    real, added = Run._add, []
+    real, added = Drawing._add, []
 
     def add(self, unit, table):
         if len(added) == 5:
@@ -71,10 +71,10 @@ def test_an_interrupted_driver_goes_on_from_the_shards_on_any_engine(tmp_path, m
         added.append(unit)
         real(self, unit, table)
 
-    monkeypatch.setattr(Run, "_add", add)
+    monkeypatch.setattr(Drawing, "_add", add)
     with pytest.raises(KeyboardInterrupt):
         draw("ray", scratch=tmp_path / "scratch")
-    monkeypatch.setattr(Run, "_add", real)
+    monkeypatch.setattr(Drawing, "_add", real)
     (folder,) = (tmp_path / "scratch").iterdir()
     assert len(read_keys(folder)) == 6  # the sixth was kept, and not yet added
     expected = written(tmp_path, draw("local"))

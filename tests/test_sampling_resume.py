@@ -20,8 +20,9 @@ import sampler_process
 from aces.cli import main
 from aces.errors import InputError
 from aces.rule.counts import write_counts
-from aces.sampling import count, sample, shards
+from aces.sampling import count, shards
 from aces.sampling.shards import open_shards, read_keys
+from sampled import sample
 
 NETWORK = odd_networks.convolutional()
 SETTINGS = dict(
@@ -32,7 +33,6 @@ SETTINGS = dict(
     n_predict=100,
     seed=0,
     chunk=100,
-    progress=False,
     device="cpu",
 )
 UNITS = 2 * (1 + 4 + 1)
@@ -221,9 +221,7 @@ def test_a_second_sampler_is_told_who_works_there_and_takes_over_its_work(tmp_pa
     (folder,) = tmp_path.iterdir()
     about = json.loads((folder / "about.json").read_text())
     said, told = [], threading.Event()
-    monkeypatch.setattr(
-        shards.errors, "print", lambda text, **style: (said.append(text), told.set())
-    )
+    monkeypatch.setattr(shards, "warn", lambda text: (said.append(text), told.set()))
     with ThreadPoolExecutor(1) as pool:
         with open_shards(folder, about=about, probe=about["probe"]):
             second = pool.submit(draw, tmp_path)
@@ -255,17 +253,17 @@ def test_draws_of_networks_with_the_same_weights_are_not_mixed(tmp_path):
 
 def test_an_interrupted_run_ends_soon_and_goes_on_later(tmp_path, monkeypatch, started):
     """Ctrl-C reaches the main thread while it adds a unit; workers stop at their next batch."""
-    from aces.sampling.run import Run
+    from aces.sampling.drawing import Drawing
 
-    real = Run._add
+    real = Drawing._add
     monkeypatch.setattr(
-        Run,
+        Drawing,
         "_add",
         lambda self, unit, table: real(self, unit, table) if len(started) < 6 else interrupt(),
     )
     with pytest.raises(KeyboardInterrupt):
         draw(tmp_path)
-    monkeypatch.setattr(Run, "_add", real)
+    monkeypatch.setattr(Drawing, "_add", real)
     (folder,) = tmp_path.iterdir()
     kept = len(read_keys(folder))
     assert 0 < kept < UNITS

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import nn
 
 from aces.data import TrainSet
+from aces.runtime import Runtime
 from aces.training import selection
 
 
@@ -39,8 +40,7 @@ def label(data: TrainSet, **changes) -> np.ndarray:
         "eta": 0.5,
         "num_classes": 2,
         "seed": 0,
-        "device": "cpu",
-        "workers": 1,
+        "runtime": Runtime(device="cpu", workers=1),
     }
     return selection.label_training_set(Brightness(), data, **arguments | changes).label
 
@@ -65,7 +65,7 @@ def test_a_share_of_exactly_eta_suffices(monkeypatch):
 
 def test_slices_and_runs_agree_and_finished_draws_are_kept(tmp_path, monkeypatch):
     labels = np.arange(12) % 2
-    at_once = label(images(labels), scratch=tmp_path)
+    at_once = label(images(labels), runtime=Runtime(device="cpu", workers=1, scratch=tmp_path))
     monkeypatch.setattr(selection, "SLICE", 5)
     assert label(images(labels)).tolist() == at_once.tolist()
     assert any(tmp_path.iterdir())
