@@ -1,14 +1,20 @@
 """`aces compare`: several runs of the MLflow store in one page and one table."""
 
+import argparse
 import logging
 import os
 import re
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE
 from rich.table import Table
+from rich.text import Text
 
 from aces.console import console, warn
 from aces.errors import InputError
+
+if TYPE_CHECKING:
+    from aces.reporting.runs import RunCurve
 
 PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -17,7 +23,7 @@ PATIENCE = {
 EXAMPLE = "aces compare cifar10-gaussian-0.25 3f2a91 --out reports/compare"
 
 
-def configure(parser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
         nargs="*",
@@ -33,38 +39,38 @@ def configure(parser) -> None:
     parser.add_argument(
         "--loss",
         type=float,
-        default=5.0,
         metavar="POINTS",
-        help="natural accuracy, in points, that ACES may give up in the table (default 5)",
+        help="show ACES at the largest ACR that gives up at most so many points of natural accuracy "
+        "(default: each run at its own working point)",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     from aces import tracking
     from aces.reporting import compare
+    from aces.reporting.runs import distinct
 
-    if not 0 <= args.loss <= 100:
+    if args.loss is not None and not 0 <= args.loss <= 100:
         raise InputError(f"--loss={args.loss:g}: expected points between 0 and 100")
+    loss = None if args.loss is None else args.loss / 100
     finished = read_store()
     if not finished:
         raise InputError(
             f"no finished run in {public(tracking.tracking_uri())}: `dvc repro` makes one"
         )
     curves = read_curves(chosen(finished, args.runs), named=bool(args.runs))
-    curves = curves if args.runs else compare.distinct(curves)
+    curves = curves if args.runs else distinct(curves)
     try:
-        compare.write_comparison(args.out, curves, loss=args.loss / 100)
+        compare.write_comparison(args.out, curves, loss=loss)
     except OSError as error:
         raise InputError(
             f"--out={args.out}: cannot be written ({error.strerror}): give another folder"
         ) from None
-    table = compare.summary(curves, loss=args.loss / 100)
     if args.json:
-        print(table.to_json(orient="records", indent=2))
+        print(compare.summary(curves, loss=loss).to_json(orient="records", indent=2))
     else:
-        table = compare.for_terminal(table)
-        show(compare.headings(table), compare.as_text(table), out=args.out, loss=args.loss)
+        show(curves, out=args.out, loss=loss)
     return 0
 
 
@@ -98,9 +104,9 @@ def read_curves(runs: list, *, named: bool) -> list:
     """The runs' results. One without any is an error if it was asked for by name, else it is left
     out.
     """
-    from aces.reporting import compare
+    from aces.reporting.runs import read_curve
 
-    curves = [compare.read_curve(run) for run in runs]
+    curves = [read_curve(run) for run in runs]
     without = [
         f"{run.name} ({run.id[:8]})"
         for run, curve in zip(runs, curves, strict=True)
@@ -132,15 +138,19 @@ def chosen(finished: list, names: list[str]) -> list:
     return found
 
 
-def show(headings: list[str], rows: list[list[str]], *, out: str, loss: float) -> None:
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    for place, heading in enumerate(headings):
-        narrow = heading.replace(" ", "\n").replace("@", "\n@")
-        table.add_column(narrow, justify="right" if place else "left", no_wrap=bool(place))
-    for row in rows:
-        table.add_row(*row)
-    console.print(
-        f"ACES at the largest ACR within {loss:g} points of the core network's natural accuracy "
-    )
-    console.print(table)
+def show(curves: list["RunCurve"], *, out: str, loss: float | None) -> None:
+    """The tables of all datasets on the terminal, and where the page is."""
+    from aces.reporting import compare
+    from aces.reporting.runs import grouped
+
+    console.print(f"ACES at {compare.standing(loss)}", markup=False, soft_wrap=True)
+    for dataset, group in grouped(curves).items():
+        headings, rows = compare.composed(group, loss=loss)
+        table = Table(box=SIMPLE, padding=(0, 1, 0, 0), title=Text(dataset), title_justify="left")
+        for place, heading in enumerate(headings):
+            narrow = Text(heading.replace(" ", "\n", 1) if place else heading)
+            table.add_column(narrow, justify="right" if place else "left", no_wrap=bool(place))
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
     console.print(f"page: {out}/index.html   curves: {out}/compare.csv", markup=False)

@@ -1,163 +1,101 @@
-"""Several runs in one table and one page."""
+"""Several runs in one table and one page, grouped by dataset."""
 
 import html
-import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 import pandas as pd
 
-from aces.errors import InputError
+from aces.files import write_text
+from aces.reporting.inputs import RULES
 from aces.reporting.page import as_json, asset, by_section, listing
+from aces.reporting.runs import ACCURACY, RunCurve, differing, grouped, labels, radii_of
 from aces.rule.statistics import floor_digits
-from aces.rule.working_point import best_within
 
 SCRIPTS = ("chart.js", "compare.js")
 ALONE = "The certification networks alone"
-SHOWN = 4  # parameters in the name of a run at most
-SPEAKING = (
+MULTIPLES = (0.5, 1.0, 1.5, 2.0, 2.5)  # of sigma, at which runs of several sigmas are compared
+IDENTITY = (
     "dataset.name",
-    "core.arch",
-    "certify.arch",
     "certify.method",
     "select.score",
-)  # values that need no name
+    "combine.rule",
+    "sigma",
+    "sample.n",
+    "combine.alpha",
+)
 
 
 @dataclass(frozen=True)
-class RunCurve:
-    """A finished run: its flattened parameters, its curve and its metrics as the stage `combine`
-    wrote them.
-    """
+class Column:
+    """A radius at which runs stand beside each other: r itself, or a multiple of each sigma."""
 
-    id: str
-    name: str
-    params: dict[str, str]
-    curve: pd.DataFrame
-    metrics: dict
+    title: str
+    radius: dict[str, str]  # run id -> the radius of its curve, where it has one
 
-    @property
-    def radii(self) -> list[str]:
-        return [name.split("@")[1] for name in _accuracies(self.curve)]
 
-    def at_loss(self, loss: float) -> pd.Series:
-        """ACES where it gives up at most `loss` of the core network's natural accuracy."""
-        return self.curve.iloc[
-            best_within(
-                self.curve["nac"],
-                self.curve["acr"],
-                core_nac=self.metrics["core"]["nac"],
-                loss=loss,
-            )
+def columns_of(runs: list[RunCurve]) -> list[Column]:
+    """The radii of a group: absolute where all sigmas are the same, else multiples of sigma."""
+    if len({run.sigma for run in runs}) > 1:
+        scaled = [
+            Column(_multiple(m), {run.id: r for run in runs if (r := run.near(m))})
+            for m in MULTIPLES
         ]
+        return [column for column in scaled if column.radius]
+    ceiling = max(float(run.metrics["acr_ceiling"]) for run in runs)
+    radii = sorted({r for run in runs for r in run.radii if 0 < float(r) <= ceiling}, key=float)
+    return [Column(f"r = {r}", {run.id: r for run in runs if r in run.radii}) for r in radii]
 
 
-def read_curve(run) -> RunCurve | None:
-    """Read the artifacts of a run of `aces.tracking`; None where it has none."""
-    paths = [run.artifact("results/curve.csv"), run.artifact("results/metrics.json")]
-    if None in paths:
-        return None
-    try:
-        curve, metrics = (
-            pd.read_csv(paths[0]),
-            json.loads(Path(paths[1]).read_text(encoding="utf-8")),
-        )
-        _ = curve[["theta", "nac", "acr"]], metrics["core"]["nac"], metrics["acr_ceiling"]
-        _ = [metrics["certify"][name] for name in ("nac", "acr", *_accuracies(curve))]
-    except (ValueError, LookupError, TypeError) as error:
-        raise InputError(
-            f"run {run.name} ({run.id[:8]}): its results cannot be read ({_one_line(error)}): "
-            f"run `dvc repro` again, or name the other runs"
-        ) from None
-    return RunCurve(id=run.id, name=run.name, params=run.params, curve=curve, metrics=metrics)
-
-
-def _accuracies(table: pd.DataFrame) -> list[str]:
-    return [name for name in table.columns if name.startswith("certified_accuracy@")]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
-
-
-def distinct(runs: list[RunCurve]) -> list[RunCurve]:
-    """Without repetitions: of runs with the same parameters and curve the first stays."""
-    kept: list[RunCurve] = []
-    for run in runs:
-        if not any(run.params == other.params and run.curve.equals(other.curve) for other in kept):
-            kept.append(run)
-    return kept
-
-
-def differing(runs: list[RunCurve]) -> list[str]:
-    """The parameters that are not the same in all runs, in the order of the first."""
-    names = list(dict.fromkeys(name for run in runs for name in run.params))
-    return [name for name in names if len({run.params.get(name) for run in runs}) > 1]
-
-
-def labels(runs: list[RunCurve]) -> list[str]:
-    """What tells the runs apart: the parameters in which they differ, or their names where these
-    are many or none.
-    """
-    names = differing(runs)
-    if 0 < len(names) <= SHOWN:
-        found = [
-            ", ".join(_spoken(name, run.params.get(name, "none")) for name in names) for run in runs
-        ]
-    else:
-        found = [run.name for run in runs]
-    return [
-        f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
-        for label, run in zip(found, runs, strict=True)
-    ]
-
-
-def _spoken(name: str, value: str) -> str:
-    return value if name in SPEAKING else f"{'σ' if name == 'sigma' else name} {value}"
+def _multiple(value: float) -> str:
+    return "r ≈ σ" if value == 1 else f"r ≈ {value:g} σ"
 
 
 def long_table(runs: list[RunCurve]) -> pd.DataFrame:
     """A row for each run and theta: the curves below each other."""
-    identity = (
-        "dataset.name",
-        "certify.method",
-        "select.score",
-        "sigma",
-        "sample.n",
-        "combine.alpha",
-    )
+    named = [
+        (run, label)
+        for group in grouped(runs).values()
+        for run, label in zip(group, labels(group), strict=True)
+    ]
     return pd.concat(
         [
             run.curve.assign(
-                run=run.id, label=label, **{name: run.params.get(name) for name in identity}
+                run=run.id, label=label, **{name: run.params.get(name) for name in IDENTITY}
             )
-            for run, label in zip(runs, labels(runs), strict=True)
+            for run, label in named
         ],
         ignore_index=True,
     )
 
 
-def summary(runs: list[RunCurve], *, loss: float) -> pd.DataFrame:
-    """A row for each run: its two networks, and ACES where it gives up at most `loss` of natural
-    accuracy.
+def summary(runs: list[RunCurve], *, loss: float | None = None) -> pd.DataFrame:
+    """A row for each run: its two networks, and ACES at its working point, or where it gives up at
+    most `loss` of natural accuracy.
     """
     rows = []
-    for run, label in zip(runs, labels(runs), strict=True):
-        best, alone = run.at_loss(loss), run.metrics["certify"]
-        rows.append(
-            {
-                "run": label,
-                "core_nac": run.metrics["core"]["nac"],
-                "certify_nac": alone["nac"],
-                "certify_acr": alone["acr"],
-                "theta": best["theta"],
-                "nac": best["nac"],
-                "acr": best["acr"],
-                **{name: best[name] for name in _accuracies(run.curve)},
-                **{f"certify_{name}": alone[name] for name in _accuracies(run.curve)},
-            }
-        )
+    for dataset, group in grouped(runs).items():
+        for run, label in zip(group, labels(group), strict=True):
+            best, alone = run.at(loss), run.metrics["certify"]
+            accuracies = [f"{ACCURACY}{r}" for r in run.radii]
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "run": label,
+                    "sigma": run.sigma,
+                    "rule": run.rule,
+                    "core_nac": run.core_nac,
+                    "certify_nac": alone["nac"],
+                    "certify_acr": alone["acr"],
+                    "theta": best["theta"],
+                    "nac": best["nac"],
+                    "acr": best["acr"],
+                    **{name: best[name] for name in accuracies},
+                    **{f"certify_{name}": alone[name] for name in accuracies},
+                }
+            )
     return _in_order(pd.DataFrame(rows))
 
 
@@ -171,165 +109,210 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     return table[first + rest]
 
 
-def composed(table: pd.DataFrame) -> pd.DataFrame:
-    """Of the summary: the runs' two networks, and ACES."""
-    return table.drop(
-        columns=[name for name in table.columns if name.startswith("certify_certified_accuracy@")]
-    )
+def composed(runs: list[RunCurve], *, loss: float | None) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows for people: each run's networks, then ACES under either rule."""
+    columns = columns_of(runs)
+    head = ["run", "core NAC", "certify NAC", "certify ACR", "rule", "θ", "NAC", "ACR"]
+    rows = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        alone = run.metrics["certify"]
+        first = [label, _percent(run.core_nac), _percent(alone["nac"]), _radius(alone["acr"])]
+        rows.append([*first, run.rule, *_cells(run, run.at(loss), columns)])
+        for rule, curve in run.others.items():
+            row = _same_accuracy(curve, float(run.at(loss)["nac"]))
+            rows.append([label, "", "", "", rule, *_cells(run, row, columns)])
+    return [*head, *(column.title for column in columns)], rows
 
 
-def alone(table: pd.DataFrame) -> pd.DataFrame:
-    """Of the summary: the certification networks by themselves."""
-    kept = table[["run", *(name for name in table.columns if name.startswith("certify_"))]]
-    return kept.rename(columns=lambda name: name.removeprefix("certify_"))
+def _same_accuracy(curve: pd.DataFrame, nac: float) -> pd.Series:
+    """The other rule's curve at the largest ACR that is no less accurate: the same price."""
+    allowed = curve[curve["nac"] >= nac - 1e-12]
+    chosen = allowed["acr"].idxmax() if len(allowed) else curve["nac"].idxmax()
+    return curve.loc[chosen]
 
 
-def as_text(table: pd.DataFrame) -> list[list[str]]:
-    """The summary for people: shares in percent, radii rounded down, a dash where a run has no such
-    radius.
-    """
-
-    def show(name: str, value) -> str:
-        if isinstance(value, str):
-            return value
-        if pd.isna(value):
-            return "–"
-        if name == "theta":
-            return f"{value:.2f}"
-        return floor_digits(value, 3) if name.endswith("acr") else f"{100 * value:.1f}"
-
-    return [[show(name, value) for name, value in row.items()] for row in table.to_dict("records")]
+def _cells(run: RunCurve, row: pd.Series, columns: list[Column]) -> list[str]:
+    return [
+        f"{row['theta']:.2f}",
+        _percent(row["nac"]),
+        _radius(row["acr"]),
+        *(_accuracy(row, column.radius.get(run.id)) for column in columns),
+    ]
 
 
-def for_terminal(table: pd.DataFrame) -> pd.DataFrame:
-    """Without the columns that say nothing: certified accuracy at 0, and at radii that no run
-    reaches.
-    """
-    table = composed(table)
-    return table.drop(
-        columns=[
-            name
-            for name in _accuracies(table)
-            if name.endswith("@0") or not table[name].fillna(0).any()
-        ]
-    )
+def _accuracy(row: pd.Series | dict, radius: str | None) -> str:
+    value = math.nan if radius is None else row.get(f"{ACCURACY}{radius}", math.nan)
+    return "–" if math.isnan(value) else _percent(value)
 
 
-def headings(table: pd.DataFrame) -> list[str]:
-    known = {
-        "run": "run",
-        "core_nac": "core NAC",
-        "certify_nac": "certify NAC",
-        "certify_acr": "certify ACR",
-        "theta": "θ",
-        "nac": "NAC",
-        "acr": "ACR",
-    }
-    return [known.get(name, name.replace("certified_accuracy@", "acc@")) for name in table.columns]
+def alone(runs: list[RunCurve]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows for people: the certification networks by themselves."""
+    columns = columns_of(runs)
+    rows = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        found = run.metrics["certify"]
+        cells = [_accuracy(found, column.radius.get(run.id)) for column in columns]
+        rows.append([label, _percent(found["nac"]), _radius(found["acr"]), *cells])
+    return ["run", "NAC", "ACR", *(column.title for column in columns)], rows
 
 
-def write_comparison(folder: str | Path, runs: list[RunCurve], *, loss: float) -> None:
-    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the two tables) into
-    `folder`.
-    """
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _radius(value: float) -> str:
+    return floor_digits(value, 3)
+
+
+def write_comparison(
+    folder: str | Path, runs: list[RunCurve], *, loss: float | None = None
+) -> None:
+    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the tables) into `folder`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    table = summary(runs, loss=loss)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
-    words = f"{markdown(composed(table))}\n{ALONE}:\n\n{markdown(alone(table))}"
-    (folder / "compare.md").write_text(words, encoding="utf-8")
-    (folder / "index.html").write_text(_page(runs, table, loss), encoding="utf-8")
+    words = [
+        f"## {dataset}\n\n{markdown(*composed(group, loss=loss))}\n"
+        f"{ALONE}:\n\n{markdown(*alone(group))}"
+        for dataset, group in grouped(runs).items()
+    ]
+    write_text(folder / "compare.md", "\n".join(words))
+    write_text(folder / "index.html", _page(runs, loss))
 
 
-def markdown(table: pd.DataFrame) -> str:
-    lines = [headings(table), ["---"] + ["--:"] * (len(table.columns) - 1), *as_text(table)]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["--:"] * (len(head) - 1), *rows]
+    return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+
+
+def _markdown_cell(text: str) -> str:
+    """Markdown passes HTML through, so it is escaped here too."""
+    return html.escape(text, quote=False).replace("|", "\\|")
+
+
+def standing(loss: float | None) -> str:
+    """Where ACES stands in the tables, in words."""
+    if loss is None:
+        return "each run’s working point: its calibrated threshold, or the one it was given"
+    return (
+        f"the threshold with the largest ACR among those that cost at most {100 * loss:g} points "
+        "of the core network’s natural accuracy"
     )
 
 
-def _page(runs: list[RunCurve], table: pd.DataFrame, loss: float) -> str:
+def _page(runs: list[RunCurve], loss: float | None) -> str:
+    groups = grouped(runs)
     return Template(asset("compare.html")).substitute(
         style=asset("page.css"),
         script="".join(map(asset, SCRIPTS)),
-        data=as_json(_payload(runs)),
+        data=as_json({"groups": [_payload(group, loss) for group in groups.values()]}),
         count=len(runs),
-        table=_table(composed(table)),
-        alone_title=ALONE,
-        alone=_table(alone(table)),
-        loss=f"{100 * loss:g}",
-        caution=_caution(runs),
+        sections="".join(
+            _section(place, dataset, group, loss)
+            for place, (dataset, group) in enumerate(groups.items())
+        ),
         common=_common(runs),
-        unreachable=_unreachable(runs),
     )
 
 
-def _table(table: pd.DataFrame) -> str:
-    head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in headings(table))
-    rows = "".join(_row(cells) for cells in as_text(table))
+def _section(place: int, dataset: str, runs: list[RunCurve], loss: float | None) -> str:
+    return Template(asset("compared-group.html")).substitute(
+        place=place,
+        dataset=html.escape(dataset[:1].upper() + dataset[1:]),
+        caution=_caution(runs),
+        scaling=_scaling(runs),
+        unreachable=_unreachable(runs),
+        standing=standing(loss),
+        table=_table(*composed(runs, loss=loss)),
+        alone_title=ALONE,
+        alone=_table(*alone(runs)),
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    top = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)
+    body = "".join(_row(cells) for cells in rows)
     return (
-        f'<table class="results words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+        f'<table class="results words"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 
 def _row(cells: list[str]) -> str:
-    values = "".join(f"<td>{cell}</td>" for cell in cells[1:])
+    values = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
     return f"<tr><th scope=row>{html.escape(cells[0])}</th>{values}</tr>"
 
 
-def _payload(runs: list[RunCurve]) -> dict:
-    radii = [r for r in _radii(runs) if float(r) <= _ceiling(runs)]
-    metric = lambda values, r: values.get(f"certified_accuracy@{r}")
+def _payload(runs: list[RunCurve], loss: float | None) -> dict:
+    """What the page's script draws of one dataset."""
+    columns = columns_of(runs)
     return {
-        "radii": radii,
+        "columns": [column.title for column in columns],
         "runs": [
             {
                 "label": label,
-                "core": run.metrics["core"]["nac"],
-                "thetas": run.curve["theta"].tolist(),
-                "nac": run.curve["nac"].tolist(),
-                "acr": run.curve["acr"].tolist(),
-                "certified_accuracy": {
-                    r: run.curve[f"certified_accuracy@{r}"].tolist()
-                    for r in radii
-                    if r in run.radii
-                },
+                "rule": run.rule,
+                "core": run.core_nac,
+                "start": int(run.curve.index.get_loc(run.at(loss).name)),
+                "radii": [column.radius.get(run.id) for column in columns],
+                **_series(run.curve, run, columns),
                 "alone": {
                     "nac": run.metrics["certify"]["nac"],
                     "acr": run.metrics["certify"]["acr"],
-                    "certified_accuracy": {
-                        r: metric(run.metrics["certify"], r) for r in radii if r in run.radii
-                    },
+                    "certified": [
+                        run.metrics["certify"].get(f"{ACCURACY}{column.radius.get(run.id)}")
+                        for column in columns
+                    ],
                 },
+                "others": [
+                    {"rule": RULES[rule], **_series(curve, run, columns)}
+                    for rule, curve in run.others.items()
+                ],
             }
             for run, label in zip(runs, labels(runs), strict=True)
         ],
     }
 
 
-def _radii(runs: list[RunCurve]) -> list[str]:
-    return sorted({r for run in runs for r in run.radii if float(r) > 0}, key=float)
+def _series(curve: pd.DataFrame, run: RunCurve, columns: list[Column]) -> dict:
+    known = radii_of(curve)
+    return {
+        "thetas": curve["theta"].tolist(),
+        "nac": curve["nac"].tolist(),
+        "acr": curve["acr"].tolist(),
+        "certified": [
+            curve[f"{ACCURACY}{r}"].tolist() if (r := column.radius.get(run.id)) in known else None
+            for column in columns
+        ],
+    }
 
 
-def _ceiling(runs: list[RunCurve]) -> float:
-    return max(run.metrics["acr_ceiling"] for run in runs)
+def _scaling(runs: list[RunCurve]) -> str:
+    if len({run.sigma for run in runs}) == 1:
+        return ""
+    return (
+        '<p class="note">These runs have different noise levels <i>σ</i>. Radii are therefore '
+        "multiples of each run’s own <i>σ</i>; each run stands at the nearest radius it has, which "
+        "a tooltip names.</p>"
+    )
 
 
 def _unreachable(runs: list[RunCurve]) -> str:
-    beyond = [r for r in _radii(runs) if float(r) > _ceiling(runs)]
-    if not beyond:
+    ceiling = max(float(run.metrics["acr_ceiling"]) for run in runs)
+    beyond = sorted({r for run in runs for r in run.radii if float(r) > ceiling}, key=float)
+    if not beyond or len({run.sigma for run in runs}) > 1:
         return ""
-    return f'<p class="note">No figure for r = {", ".join(beyond)}: none of these runs can certify it.</p>'
+    radii = html.escape(", ".join(beyond))
+    return f'<p class="note">No figure for r = {radii}: none of these runs can certify it.</p>'
 
 
 def _caution(runs: list[RunCurve]) -> str:
     """What makes these runs hard to compare."""
     differ = differing(runs)
     words = {
-        "dataset.name": "the dataset",
         "dataset.stride": "the images",
         "sample.n": "the number of draws n",
         "combine.alpha": "α",
+        "sample.adaptive.enabled": "whether draws stop early",
     }
     mixed = [word for name, word in words.items() if name in differ]
     if not mixed:

@@ -1,21 +1,23 @@
 "use strict";
-// Small pieces shared by the pages: numbers as text, typed arrays from text, and one kind of chart.
+// Small pieces that the pages share: numbers as text, and one kind of chart with tooltips.
+//
+// Why no charting library: uPlot (51 kB) wants ascending x, while natural accuracy is not monotone in
+// theta, and draws on a canvas, which has no text for screen readers and prints as a bitmap. Chart.js
+// (210 kB) is a canvas too. Observable Plot (209 kB, and 281 kB of d3) draws SVG, but knows neither
+// dragging along a curve nor the keyboard. All of this file is about 12 kB; what each chart shows
+// (figures.js, wall.js) would have to be said to a library as well.
 
 const percent = (share, digits = 1) => (100 * share).toFixed(digits);
 // Radii are promises: they are only ever rounded down.
 const downwards = (value, digits = 3) => (Math.floor(value * 10 ** digits + 1e-9) / 10 ** digits).toFixed(digits);
 const byId = id => document.getElementById(id);
 
-function decode(Type, text) {
-  const characters = atob(text),
-    bytes = new Uint8Array(characters.length);
-  for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
-  return new Type(bytes.buffer);
-}
+const SVG = ["svg", "g", "path", "line", "rect", "circle", "text", "polyline", "title", "tspan"];
 
 function element(name, attributes = {}, ...children) {
-  const svg = ["svg", "g", "path", "line", "rect", "circle", "text", "polyline", "title", "tspan"].includes(name);
-  const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  const node = SVG.includes(name)
+    ? document.createElementNS("http://www.w3.org/2000/svg", name)
+    : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.append(...children);
   return node;
@@ -27,7 +29,6 @@ const SHAPES = {
   square: s => `M${-s * 0.88} ${-s * 0.88}H${s * 0.88}V${s * 0.88}H${-s * 0.88}Z`,
   triangle: s => `M0 ${-s * 1.15}L${s * 1.1} ${s * 0.85}H${-s * 1.1}Z`,
   diamond: s => `M0 ${-s * 1.2}L${s * 1.2} 0L0 ${s * 1.2}L${-s * 1.2} 0Z`,
-  down: s => `M0 ${s * 1.15}L${s * 1.1} ${-s * 0.85}H${-s * 1.1}Z`,
   bar: s => `M${-s} ${-s * 0.4}H${s}V${s * 0.4}H${-s}Z`,
   cross: s => `M${-s} ${-s}L${s} ${s}M${s} ${-s}L${-s} ${s}`,
 };
@@ -41,11 +42,39 @@ function ticks(low, high, wanted = 5) {
   return found;
 }
 
+// ---- tooltips: one box for the whole page, placed beside what it speaks of
+
+const tip = {
+  box: null,
+  show(words, x, y, spoken) {
+    this.box ??= document.body.appendChild(element("div", {class: "tip", role: "tooltip"}));
+    this.box.replaceChildren(...words.flatMap((line, k) => (k ? [element("br"), line] : [element("b", {}, line)])));
+    this.box.hidden = false;
+    const {width, height} = this.box.getBoundingClientRect(),
+      room = document.documentElement.clientWidth;
+    this.box.style.left = `${Math.max(4, Math.min(x + 14, room - width - 6))}px`;
+    this.box.style.top = `${y - height - 12 > 4 ? y - height - 12 : y + 18}px`;
+    if (spoken) {
+      this.live ??= document.body.appendChild(element("p", {class: "visually-hidden", role: "status", id: "tip-spoken"}));
+      this.live.textContent = words.join(", ");
+    }
+  },
+  hide() {
+    if (this.box) this.box.hidden = true;
+  },
+};
+addEventListener("scroll", () => tip.hide(), {passive: true, capture: true});
+
+const NEAR = 36; // pixels from a point within which the pointer shows its tooltip
+
 class Chart {
-  // spec: {x, y: {low, high, label, format}, height, draw(chart), move(chart) -> description, pick(chart, x, y)}
+  // spec: {x, y: {low, high, label, format}, height, draw(chart), move(chart) -> description,
+  //        pick(chart, x, y), points(chart) -> [{xs, ys, words(k) -> lines, pick(k)}]}
+  // `points` are what tooltips speak of: the nearest to the pointer, or one after the other by the arrow keys.
   constructor(host, spec) {
-    Object.assign(this, {host, spec});
+    Object.assign(this, {host, spec, at: null});
     if (spec.pick) this.#listen();
+    if (spec.points) this.#explain();
     new ResizeObserver(() => {
       if (host.clientWidth !== this.width) this.render();
     }).observe(host);
@@ -65,6 +94,7 @@ class Chart {
     this.#axes(x, y, width, height);
     this.spec.draw(this);
     this.moving = this.svg.appendChild(element("g"));
+    this.pointer = this.svg.appendChild(element("g"));
     this.host.replaceChildren(this.svg);
     this.move();
   }
@@ -117,12 +147,12 @@ class Chart {
   }
 
   mark(shape, x, y, colour, size = 5.5) {
-    const stroke =
-      shape === "cross" ? {stroke: colour, "stroke-width": 1.8} : {fill: colour, stroke: "#fff", "stroke-width": 1.2};
     return this.add("path", {
       d: SHAPES[shape](size),
       transform: `translate(${this.X(x).toFixed(2)} ${this.Y(y).toFixed(2)})`,
-      ...stroke,
+      fill: colour,
+      stroke: "var(--paper)",
+      "stroke-width": 1.2,
     });
   }
 
@@ -133,7 +163,7 @@ class Chart {
       this.add("line", {x1: this.X(xInterval[0]), x2: this.X(xInterval[1]), y1: this.Y(y), y2: this.Y(y), ...whisker});
     if (yInterval)
       this.add("line", {x1: this.X(x), x2: this.X(x), y1: this.Y(yInterval[0]), y2: this.Y(yInterval[1]), ...whisker});
-    this.add("circle", {cx: this.X(x), cy: this.Y(y), r: 7, fill: "#fff", stroke: colour, "stroke-width": 3});
+    this.add("circle", {cx: this.X(x), cy: this.Y(y), r: 7, fill: "var(--panel)", stroke: colour, "stroke-width": 3});
   }
 
   // A vertical line at x, named at its head.
@@ -146,19 +176,22 @@ class Chart {
       x2: this.X(x),
       y1: top - 4,
       y2: height - bottom,
-      stroke: "#1c2126",
+      stroke: "var(--ink)",
       "stroke-dasharray": "2 3",
     });
     this.text(this.X(x) + (right ? -5 : 5), top + 5, words, {class: "strong", "text-anchor": right ? "end" : "start"});
   }
 
+  // Where an event happened, in the units of the drawing.
+  #where(event) {
+    const box = this.svg.getBoundingClientRect(),
+      scale = this.width / box.width;
+    return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+  }
+
   #listen() {
     this.host.classList.add("drag");
-    const pick = event => {
-      const box = this.svg.getBoundingClientRect(),
-        scale = this.width / box.width;
-      this.spec.pick(this, (event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
-    };
+    const pick = event => this.spec.pick(this, ...this.#where(event));
     this.host.addEventListener("pointerdown", event => {
       this.host.setPointerCapture(event.pointerId);
       pick(event);
@@ -166,6 +199,72 @@ class Chart {
     this.host.addEventListener("pointermove", event => {
       if (event.buttons & 1) pick(event);
     });
+  }
+
+  #explain() {
+    const {host} = this;
+    host.tabIndex = 0;
+    host.setAttribute("role", "group");
+    host.setAttribute("aria-roledescription", "chart; the arrow keys read its points");
+    host.addEventListener("pointermove", event => {
+      if (event.buttons & 1 || !this.svg) return this.#forget();
+      const found = this.#nearest(...this.#where(event));
+      if (found) this.#tell(found, false);
+      else this.#forget();
+    });
+    host.addEventListener("pointerleave", () => this.#forget());
+    host.addEventListener("blur", () => this.#forget());
+    host.addEventListener("keydown", event => this.#step(event));
+  }
+
+  #nearest(px, py) {
+    let found = null,
+      least = NEAR ** 2;
+    this.spec.points(this).forEach((series, s) => {
+      for (let k = 0; k < series.xs.length; k++) {
+        const distance = (this.X(series.xs[k]) - px) ** 2 + (this.Y(series.ys[k]) - py) ** 2;
+        if (distance < least) [found, least] = [[s, k], distance];
+      }
+    });
+    return found;
+  }
+
+  // Left and right follow a series, up and down change it; Enter does what a click on the point would do.
+  #step(event) {
+    const all = this.spec.points(this).filter(series => series.xs.length);
+    if (!all.length) return;
+    let [s, k] = this.at ?? [0, all[0].start ?? 0];
+    if (this.at) {
+      const jump = {ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10}[event.key],
+        turn = {ArrowDown: 1, ArrowUp: -1}[event.key];
+      if (jump) k += jump;
+      else if (turn) s = (s + turn + all.length) % all.length;
+      else if (event.key === "Home") k = 0;
+      else if (event.key === "End") k = Infinity;
+      else if (event.key === "Enter" && all[s].pick) all[s].pick(k);
+      else if (event.key === "Escape") return this.#forget();
+      else return;
+    } else if (!event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    k = Math.max(0, Math.min(all[s].xs.length - 1, k));
+    this.#tell([s, k], true);
+    this.at = [s, k];
+  }
+
+  #tell([s, k], spoken) {
+    const series = this.spec.points(this).filter((one, place) => !spoken || one.xs.length)[s],
+      x = this.X(series.xs[k]),
+      y = this.Y(series.ys[k]),
+      box = this.svg.getBoundingClientRect(),
+      scale = box.width / this.width;
+    this.pointer.replaceChildren(element("circle", {class: "pointed", cx: x, cy: y, r: 5}));
+    tip.show(series.words(k), box.left + x * scale, box.top + y * scale, spoken);
+  }
+
+  #forget() {
+    this.at = null;
+    this.pointer?.replaceChildren();
+    tip.hide();
   }
 }
 

@@ -1,0 +1,291 @@
+"""Finished runs as `aces compare` reads them: checked, named, sorted and grouped.
+
+A run's files may come from anybody's store, so everything that should be a number has to be one
+before it reaches a table or a page.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from aces.errors import InputError, one_line
+from aces.reporting.inputs import DATASETS, METHODS, RULES
+from aces.rule.working_point import WorkingPoint, best_within, working_point
+
+ACCURACY = "certified_accuracy@"
+SHOWN = 4  # parameters in the name of a run at most
+LONGEST = 48  # characters of a name
+TOLERANCE = 0.25  # of sigma, within which a radius stands for a multiple of sigma
+# Parameters that tell runs apart best, with their short names; an empty one shows the value alone.
+SHORT = {
+    "certify.method": "",
+    "sigma": "σ",
+    "certify.arch": "",
+    "core.arch": "core",
+    "select.score": "by",
+    "select.mechanism": "by",
+    "combine.rule": "rule",
+    "combine.multiplicity": "",
+    "combine.alpha": "α",
+    "sample.n": "n",
+    "sample.precision": "",
+    "sample.adaptive.enabled": "early stopping",
+    "seed": "seed",
+}
+
+
+class StoredRun(Protocol):
+    """What `aces.tracking` knows of a finished run."""
+
+    id: str
+    name: str
+    params: dict[str, str]
+
+    def artifact(self, path: str) -> Path | None: ...
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """A finished run: its flattened parameters, its curve and its metrics as `combine` wrote them.
+
+    others: the curve of each other rule from the same draws, where it is known.
+    """
+
+    id: str
+    name: str
+    params: dict[str, str]
+    curve: pd.DataFrame
+    metrics: dict
+    others: dict[str, pd.DataFrame] = field(default_factory=dict)
+    calibration: Mapping | None = None
+
+    @property
+    def radii(self) -> list[str]:
+        return radii_of(self.curve)
+
+    @property
+    def sigma(self) -> float:
+        return _number(self.params.get("sigma"), math.nan)
+
+    @property
+    def dataset(self) -> str:
+        name = self.params.get("dataset.name", "unknown dataset")
+        return DATASETS.get(name, short_value(name))
+
+    @property
+    def rule(self) -> str:
+        return self.params.get("combine.rule", "paper")
+
+    @property
+    def core_nac(self) -> float:
+        return float(self.metrics["core"]["nac"])
+
+    @property
+    def working_point(self) -> WorkingPoint:
+        """Where the run itself stands: its calibrated theta, or `report.theta`."""
+        calibration = self.calibration
+        if calibration is None and "theta" in self.metrics:
+            calibration = {"theta": self.metrics["theta"]}
+        chosen = _number(self.params.get("report.theta"), math.nan)
+        return working_point(
+            self.curve["theta"].to_numpy(),
+            nac=self.curve["nac"].to_numpy(),
+            acr=self.curve["acr"].to_numpy(),
+            core_nac=self.core_nac,
+            chosen=None if math.isnan(chosen) else chosen,
+            calibration=calibration,
+        )
+
+    def at(self, loss: float | None) -> pd.Series:
+        """ACES at its working point, or where it gives up at most `loss` of the core network's
+        natural accuracy.
+        """
+        if loss is None:
+            return self.curve.iloc[self.working_point.step]
+        nac, acr = self.curve["nac"].to_numpy(), self.curve["acr"].to_numpy()
+        return self.curve.iloc[best_within(nac, acr, core_nac=self.core_nac, loss=loss)]
+
+    def near(self, multiple: float) -> str | None:
+        """The radius of the curve that is nearest to so many sigma; None if none is near."""
+        found = min(self.radii, key=lambda r: abs(float(r) - multiple * self.sigma), default=None)
+        if found is None or not self.sigma > 0:
+            return None
+        near = abs(float(found) / self.sigma - multiple) <= TOLERANCE + 1e-9 and float(found) > 0
+        return found if near else None
+
+
+def radii_of(table: pd.DataFrame) -> list[str]:
+    """The radii of the certified accuracies, as the columns name them."""
+    return [name.removeprefix(ACCURACY) for name in table.columns if name.startswith(ACCURACY)]
+
+
+def read_curve(run: StoredRun) -> RunCurve | None:
+    """Read the results of a run; None where it has none. Text in place of a number is refused."""
+    paths = [run.artifact("results/curve.csv"), run.artifact("results/metrics.json")]
+    if paths[0] is None or paths[1] is None:
+        return None
+    try:
+        curve = _numbers(pd.read_csv(paths[0]))
+        metrics = json.loads(Path(paths[1]).read_text(encoding="utf-8"))
+        kept = _checked_metrics(metrics, radii_of(curve))
+        others = _other_rules(run.artifact("results/comparison.csv"))
+        calibration = _calibration(run.artifact("results/calibration.json"))
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise InputError(
+            f"run {run.name} ({run.id[:8]}): its results cannot be read ({one_line(error)[:120]}): "
+            f"run `dvc repro` again, or name the other runs"
+        ) from None
+    return RunCurve(
+        id=run.id,
+        name=run.name,
+        params={str(name): str(value) for name, value in run.params.items()},
+        curve=curve,
+        metrics=kept,
+        others=others,
+        calibration=calibration,
+    )
+
+
+def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
+    """The curve, if it is one: finite numbers under the columns of a curve, thetas ascending."""
+    _ = curve[["theta", "nac", "acr"]]
+    for name in curve.columns:
+        if "@" in name and not math.isfinite(float(name.split("@")[1])):
+            raise ValueError(f"the column {name!r} names no radius")
+    if not len(curve) or not all(pd.api.types.is_numeric_dtype(kind) for kind in curve.dtypes):
+        raise ValueError("the curve has values that are not numbers")
+    values = curve.astype(float)
+    if not np.isfinite(values.to_numpy()).all() or not (np.diff(values["theta"]) > 0).all():
+        raise ValueError("the curve has values that are not finite numbers over ascending thetas")
+    return values
+
+
+def _checked_metrics(metrics: dict, radii: list[str]) -> dict:
+    """What is shown of the metrics, as numbers."""
+    names = ("nac", "acr", *(f"{ACCURACY}{r}" for r in radii))
+    kept = {
+        "core": {"nac": metrics["core"]["nac"]},
+        "certify": {name: metrics["certify"][name] for name in names},
+        "acr_ceiling": metrics["acr_ceiling"],
+        **({"theta": metrics["theta"]} if metrics.get("theta") is not None else {}),
+    }
+    for value in (*kept["core"].values(), *kept["certify"].values(), kept["acr_ceiling"]):
+        _require_number(value)
+    _require_number(kept.get("theta", 0.0))
+    return kept
+
+
+def _require_number(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"the metrics have {value!r} where a number is expected")
+
+
+def _other_rules(path: Path | None) -> dict[str, pd.DataFrame]:
+    """The curves of other rules in results/comparison.csv."""
+    if path is None:
+        return {}
+    table = pd.read_csv(path)
+    found = {}
+    for rule in RULES:
+        rows = table[table["series"] == rule].drop(columns=["series", "sigma"])
+        if len(rows):
+            found[rule] = _numbers(rows.apply(pd.to_numeric).sort_values("theta"))
+    return found
+
+
+def _calibration(path: Path | None) -> dict | None:
+    """The numbers of results/calibration.json that the working point speaks of."""
+    if path is None:
+        return None
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    kept = {
+        name: content[name]
+        for name in ("theta", "loss", "confidence", "images")
+        if content.get(name) is not None
+    }
+    for value in kept.values():
+        _require_number(value)
+    return kept
+
+
+def distinct(runs: list[RunCurve]) -> list[RunCurve]:
+    """Without repetitions: of runs with the same parameters and curve the first stays."""
+    kept: list[RunCurve] = []
+    for run in runs:
+        if not any(run.params == other.params and run.curve.equals(other.curve) for other in kept):
+            kept.append(run)
+    return kept
+
+
+def ordered(runs: list[RunCurve]) -> list[RunCurve]:
+    """By dataset, then by training method, then by sigma as a number."""
+    return sorted(runs, key=lambda run: (run.dataset, _method(run), run.sigma))
+
+
+def grouped(runs: list[RunCurve]) -> dict[str, list[RunCurve]]:
+    """The runs of each dataset, sorted: certified numbers are comparable within one dataset only."""
+    found: dict[str, list[RunCurve]] = {}
+    for run in ordered(runs):
+        found.setdefault(run.dataset, []).append(run)
+    return found
+
+
+def _method(run: RunCurve) -> str:
+    return run.params.get("certify.method", "")
+
+
+def differing(runs: list[RunCurve]) -> list[str]:
+    """The parameters that are not the same in all runs, in the order of the first."""
+    names = list(dict.fromkeys(name for run in runs for name in run.params))
+    return [name for name in names if len({run.params.get(name) for run in runs}) > 1]
+
+
+def labels(runs: list[RunCurve]) -> list[str]:
+    """What tells the runs apart, shortly: the parameters in which they differ.
+
+    Where these are many, those of `SHORT` have to do if they suffice; else the runs' names stand.
+    """
+    names = differing(runs)
+    if len(names) > SHOWN:
+        telling = [name for name in SHORT if name in names][:SHOWN]
+        values = {tuple(run.params.get(name) for name in telling) for run in runs}
+        names = telling if len(values) == len(runs) else []
+    names.sort(key=lambda name: (list(SHORT).index(name) if name in SHORT else len(SHORT), name))
+    found = [
+        ", ".join(_spoken(name, run.params.get(name, "none")) for name in names)[:LONGEST]
+        if names
+        else run.name[:LONGEST]
+        for run in runs
+    ]
+    return [
+        f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
+        for label, run in zip(found, runs, strict=True)
+    ]
+
+
+def _spoken(name: str, value: str) -> str:
+    short = SHORT.get(name, name.rpartition(".")[2])
+    value = METHODS.get(value, short_value(value)) if name == "certify.method" else short_value(value)
+    return f"{short} {value}".strip()
+
+
+def short_value(value: str) -> str:
+    """A path without its folders and suffix, a function without its module, a number as it is."""
+    if not math.isnan(_number(value, math.nan)):
+        return value
+    name = value.rpartition(":")[2] if ":" in value else value
+    return Path(name).name.split(".")[0] or value
+
+
+def _number(value: str | None, default: float) -> float:
+    try:
+        found = float(value) if value is not None else default
+    except ValueError:
+        return default
+    return found if math.isfinite(found) else default
