@@ -95,7 +95,9 @@ def _settings(
     return loaded.replace(
         sample=loaded.sample.replace(n=n),
         select=loaded.select.replace(score=mechanism),
-        combine=loaded.combine.replace(theta_step=theta_step, radii=radii or loaded.combine.radii),
+        combine=loaded.combine.replace(
+            rule="paper", theta_step=theta_step, radii=radii or loaded.combine.radii
+        ),
         report=loaded.report.replace(
             thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
         ),
@@ -162,8 +164,8 @@ def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
 
 
 def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.DataFrame:
-    """Other noise levels, and beside a selection network the entropy, all of them worse by a
-    made-up factor.
+    """Other noise levels, the other rule, and beside a selection network the entropy: all of them
+    better or worse by a made-up factor.
     """
     rows, sigma = [], settings.sigma
     for factor in (0.4, 0.7, 1.4, 2.0):
@@ -181,6 +183,14 @@ def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.D
             },
         )
         rows += [{"series": "entropy", "sigma": sigma, **row} for row in worse.to_dict("records")]
+    better = curve.assign(
+        acr=1.1 * curve["acr"],
+        **{
+            f"certified_accuracy@{r:g}": (1.1 * curve[f"certified_accuracy@{r:g}"]).clip(upper=1)
+            for r in settings.combine.radii
+        },
+    )
+    rows += [{"series": "confident", "sigma": sigma, **row} for row in better.to_dict("records")]
     columns = [
         "series",
         "sigma",

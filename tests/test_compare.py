@@ -11,6 +11,8 @@ from aces import params, tracking
 from aces.cli import main
 from aces.commands.compare import PATIENCE
 from aces.reporting import compare
+from aces.reporting import runs as stored_runs
+from aces.reporting.runs import read_curve
 from headless import needs_browser, opened
 from simulated import simulated_run
 
@@ -33,6 +35,7 @@ def stored(folder: Path, id: str, name: str, *, seed: int, **changes) -> StoredR
     (folder / id / "results").mkdir(parents=True)
     run.curve.to_csv(folder / id / "results/curve.csv", index=False)
     (folder / id / "results/metrics.json").write_text(json.dumps(run.metrics))
+    run.comparison.to_csv(folder / id / "results/comparison.csv", index=False)
     parameters = {key: str(value) for key, value in (params.flatten(run.params) | changes).items()}
     return StoredRun(id, name, parameters, folder / id)
 
@@ -83,8 +86,8 @@ def test_rows_are_the_largest_acr_within_the_loss(runs, tmp_path, capsys):
 
 
 def test_no_loss_allowed_still_gives_a_row(runs):
-    run = compare.read_curve(runs[0])
-    best = run.at_loss(0)
+    run = read_curve(runs[0])
+    best = run.at(0)
     assert best["nac"] >= run.metrics["core"]["nac"] - 1e-9 or best["nac"] == run.curve["nac"].max()
 
 
@@ -94,7 +97,7 @@ def test_runs_by_name_and_by_id(runs, tmp_path, capsys):
     labels = [row["run"] for row in json.loads(capsys.readouterr().out)]
     assert labels == ["cifar10-gaussian-0.25 (aa11)", "cifar10-gaussian-0.25 (cc33)"]
     assert main(["compare", "bb", "aa", *out]) == 0
-    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["σ 0.5", "σ 0.25"]
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["σ 0.25", "σ 0.5"]
 
 
 def test_bad_requests_are_one_line(runs, tmp_path, capsys, monkeypatch):
@@ -123,13 +126,14 @@ def test_networks_alone_are_a_table_of_their_own(runs, tmp_path, capsys):
     first, second = (
         (tmp_path / "out/compare.md").read_text().split("\nThe certification networks alone:\n\n")
     )
-    assert "core NAC" in first and "core NAC" not in second
+    assert first.startswith("## CIFAR-10") and "core NAC" in first and "core NAC" not in second
     shown = [line.strip("| ").split(" | ") for line in second.splitlines()]
-    assert shown[0] == ["run", "NAC", "ACR", "acc@0", "acc@0.25", "acc@0.5", "acc@0.75"]
+    assert shown[0] == ["run", "NAC", "ACR", "r ≈ 0.5 σ", "r ≈ σ", "r ≈ 1.5 σ", "r ≈ 2 σ"]
     assert [line[0] for line in shown[2:]] == ["σ 0.25", "σ 0.5"]
-    assert float(shown[2][4]) == pytest.approx(
-        100 * rows[0]["certify_certified_accuracy@0.25"], abs=0.05 + 1e-9
-    )
+    # One sigma is a radius of 0.25 for the first run and of 0.5 for the second.
+    for line, row, radius in zip(shown[2:], rows, ("0.25", "0.5"), strict=True):
+        expected = 100 * row[f"certify_certified_accuracy@{radius}"]
+        assert float(line[4]) == pytest.approx(expected, abs=0.05 + 1e-9)
     page = (tmp_path / "out/index.html").read_text()
     assert (
         "The certification networks alone" in page
@@ -141,13 +145,15 @@ def test_networks_alone_are_a_table_of_their_own(runs, tmp_path, capsys):
 
 
 def test_radii_of_all_runs_ascend(runs):
-    curves = [compare.read_curve(run) for run in runs[:2]]
+    curves = [read_curve(run) for run in runs[:2]]
     fewer = curves[0].curve.drop(columns=["certified_accuracy@0.25", "selection_rate@0.25"])
-    table = compare.summary([replace(curves[0], curve=fewer), curves[1]], loss=0.05)
+    shortened = replace(curves[0], curve=fewer, params=curves[1].params)
+    table = compare.summary([shortened, curves[1]], loss=0.05)
     assert [name for name in table.columns if name.startswith("certified")] == [
         f"certified_accuracy@{r}" for r in (0, 0.25, 0.5, 0.75)
     ]
-    assert compare.as_text(compare.alone(table))[0][4] == "–"
+    headings, rows = compare.composed([shortened, curves[1]], loss=0.05)
+    assert "–" in [row[headings.index("r = 0.25")] for row in rows]
 
 
 def test_a_named_run_without_results_is_named(runs, tmp_path, capsys):
@@ -174,6 +180,13 @@ def test_a_named_run_without_results_is_named(runs, tmp_path, capsys):
         ("curve.csv", "theta,nac\n0,1\n"),
         ("metrics.json", "{"),
         ("metrics.json", '{"core": 3}'),
+        ("metrics.json", "[]"),
+        ("curve.csv", "theta,nac,acr\n0,<script>alert(1)</script>,0\n"),
+        ("curve.csv", "theta,nac,acr\n0,0.5,inf\n"),
+        ("curve.csv", "theta,nac,acr\n1,0.5,0\n0,0.5,0\n"),
+        ("curve.csv", "theta,nac,acr,certified_accuracy@<img>\n0,0.5,0,0\n"),
+        ("comparison.csv", "series,sigma,theta,nac,acr\npaper,0.25,0,<script>,0\n"),
+        ("calibration.json", '{"theta": "<script>"}'),
     ],
 )
 def test_damaged_results_are_one_line(runs, tmp_path, capsys, name, text):
@@ -213,16 +226,60 @@ def test_store_that_cannot_be_read_is_one_line(store, tmp_path, capsys, monkeypa
     )
 
 
-def test_labels_fall_back_to_names(runs):
-    curves = [compare.read_curve(run) for run in runs[:2]]
-    far = replace(
-        curves[1], params={name: f"{value} changed" for name, value in curves[1].params.items()}
-    )
-    assert compare.labels([curves[0], far]) == ["cifar10-gaussian-0.25", "cifar10-gaussian-0.5"]
+def test_labels_are_short_and_fall_back_to_names(runs):
+    first, second = (read_curve(run) for run in runs[:2])
+    quiet = {f"certify.train.{name}": "other" for name in ("lr", "epochs", "batch", "momentum")}
+    assert stored_runs.labels([first, replace(second, params=second.params | quiet)]) == [
+        "σ 0.25",
+        "σ 0.5",
+    ]  # many parameters differ, but sigma tells the two apart
+    alike = replace(second, params=first.params | quiet | {"core.train.lr": "other"})
+    assert stored_runs.labels([first, alike]) == ["cifar10-gaussian-0.25", "cifar10-gaussian-0.5"]
+    own = replace(second, params=first.params | {"certify.method": "mine.training:gentle"})
+    assert stored_runs.labels([first, own]) == ["Gaussian", "gentle"]
+    taken = replace(second, params=first.params | {"core.checkpoint": "checkpoints/a/net.pth.tar"})
+    assert stored_runs.labels([first, taken]) == ["checkpoint none", "checkpoint net"]
+
+
+def test_runs_are_grouped_by_dataset_and_sorted_by_sigma(runs):
+    base = read_curve(runs[0])
+    made = [
+        replace(base, id=f"{k}", params=base.params | {"sigma": sigma, "dataset.name": dataset})
+        for k, (sigma, dataset) in enumerate(
+            [("1.0", "cifar10"), ("0.5", "imagenet"), ("0.25", "cifar10"), ("0.5", "cifar10")]
+        )
+    ]
+    groups = stored_runs.grouped(made)
+    assert {name: [run.sigma for run in group] for name, group in groups.items()} == {
+        "CIFAR-10": [0.25, 0.5, 1.0],
+        "ImageNet": [0.5],
+    }
+    table = compare.summary(made)
+    assert table["dataset"].tolist() == ["CIFAR-10"] * 3 + ["ImageNet"]
+    assert table["run"].tolist()[:3] == ["σ 0.25", "σ 0.5", "σ 1.0"]
+
+
+def test_by_default_a_run_stands_at_its_own_working_point(runs):
+    run = read_curve(runs[0])
+    calibrated = replace(run, calibration={"theta": 0.35, "loss": 0.02, "confidence": 0.95})
+    assert compare.summary([calibrated])["theta"].tolist() == [0.35]
+    set_ = replace(calibrated, params=run.params | {"report.theta": "0.6"})
+    assert compare.summary([set_])["theta"].tolist() == pytest.approx([0.6])
+    known = replace(run, metrics=run.metrics | {"theta": 0.2})
+    assert compare.summary([known])["theta"].tolist() == pytest.approx([0.2])
+
+
+def test_both_rules_stand_side_by_side_at_the_same_accuracy(runs):
+    run = read_curve(runs[0])
+    assert list(run.others) == ["confident"]
+    headings, rows = compare.composed([run], loss=None)
+    column = {name: headings.index(name) for name in ("rule", "NAC", "ACR")}
+    assert [row[column["rule"]] for row in rows] == ["paper", "confident"]
+    assert float(rows[1][column["NAC"]]) >= float(rows[0][column["NAC"]])
 
 
 def test_runs_with_other_draws_are_cautioned(runs, tmp_path):
-    curves = [compare.read_curve(run) for run in runs[:2]]
+    curves = [read_curve(run) for run in runs[:2]]
     compare.write_comparison(tmp_path / "like", curves, loss=0.05)
     assert "Not like with like" not in (tmp_path / "like/index.html").read_text()
     curves[1].params["sample.n"] = "100000"
@@ -235,23 +292,69 @@ def test_page_of_several_runs(runs, tmp_path, chromium):
     assert main(["compare", "--out", str(tmp_path / "out")]) == 0
     with opened(chromium, tmp_path / "out/index.html") as page:
         curve = pd.read_csv(runs[0].artifact("results/curve.csv")).set_index("theta")
+        assert "at the working points" in page.get_attribute("[data-acr] svg", "aria-label")
         page.eval_on_selector(
             "#theta", "slider => { slider.value = 30; slider.dispatchEvent(new Event('input')); }"
         )
-        said = page.get_attribute("#acr-chart svg", "aria-label")
+        said = page.get_attribute("[data-acr] svg", "aria-label")
         assert "at θ = 0.30" in said and f"at {100 * curve.loc[0.3, 'nac']:.1f} %" in said
-        assert page.locator("#acr-chart polyline").count() == 2
-        page.click("#legend button >> nth=1")
-        assert page.get_attribute("#legend button >> nth=1", "aria-pressed") == "true"
+        assert page.locator("[data-acr] polyline.run").count() == 2
+        assert page.locator("[data-acr] polyline.other").count() == 2  # the other rule of each
+        page.click(".runs button >> nth=1")
+        assert page.get_attribute(".runs button >> nth=1", "aria-pressed") == "true"
         said = page.get_attribute("#theta", "aria-valuetext")
         assert (
             said.startswith("theta 0.30; σ 0.5: natural accuracy ") and "σ 0.25" not in said
         )  # the run in front
+        page.click("#own")
+        assert "at the working points" in page.get_attribute("[data-acr] svg", "aria-label")
         assert "Arrow keys" in page.inner_text(
             "#" + page.get_attribute("#theta", "aria-describedby")
         )
         assert page.eval_on_selector_all("th", "all => all.every(th => th.scope)")
-        assert page.locator("#alone-title").inner_text() == "The certification networks alone"
+        assert page.locator("#alone-0").inner_text() == "The certification networks alone"
+
+
+@needs_browser
+def test_tooltips_of_the_comparison_name_run_and_radius(runs, tmp_path, chromium):
+    assert main(["compare", "--out", str(tmp_path / "out")]) == 0
+    with opened(chromium, tmp_path / "out/index.html") as page:
+        page.locator("[data-panels] .chart").first.focus()
+        page.keyboard.press("ArrowRight")
+        first = page.inner_text(".tip")  # half a sigma is a radius that only the second run has
+        assert first.startswith("σ 0.5\npaper rule") and "r = 0.25" in first
+        assert "natural accuracy" in first
+        page.keyboard.press("ArrowDown")
+        assert "the confident rule" in page.inner_text(".tip")
+
+
+def test_terminal_of_any_width_shows_names_and_numbers(runs, tmp_path, capsys, monkeypatch):
+    out = ["--out", str(tmp_path / "out")]
+    for width in ("80", "160"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(["compare", *out]) == 0
+        shown = capsys.readouterr().out
+        assert "σ 0.25" in shown and "CIFAR-10" in shown and "…" not in shown
+        assert ("a wider terminal also shows" in shown) == (width == "80")
+
+
+@needs_browser
+def test_nothing_of_a_run_is_executed(runs, tmp_path, chromium):
+    evil = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+    runs[0].name = evil
+    runs[0].params |= {
+        "certify.method": evil,
+        "combine.rule": evil,
+        "dataset.name": evil,
+        "sample.n": "</script>" + evil,
+        evil: evil,
+    }
+    assert main(["compare", "--out", str(tmp_path / "out")]) == 0
+    for name in ("index.html", "compare.md"):
+        assert "<img src=x" not in (tmp_path / "out" / name).read_text()
+    with opened(chromium, tmp_path / "out/index.html") as page:
+        assert page.evaluate("window.hacked") is None
+        assert "onerror=window.hacked" in page.inner_text("main")  # shown, as text
 
 
 def test_summary_shows_the_curve_and_where_to_look(tmp_path, monkeypatch, capsys):

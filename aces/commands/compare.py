@@ -10,7 +10,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from aces.console import console, warn
+from aces.console import console, say, warn
 from aces.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--loss",
         type=float,
         metavar="POINTS",
-        help="show ACES at the largest ACR that gives up at most so many points of natural accuracy "
-        "(default: each run at its own working point)",
+        help="show ACES at the largest ACR that gives up at most so many points of natural "
+        "accuracy (default: each run at its own working point)",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
 
@@ -114,7 +114,8 @@ def read_curves(runs: list, *, named: bool) -> list:
     ]
     if without and (named or len(without) == len(runs)):
         raise InputError(
-            f"no results/curve.csv and results/metrics.json with {', '.join(without)}: run `dvc repro` again"
+            f"no results/curve.csv and results/metrics.json with {', '.join(without)}: "
+            "run `dvc repro` again"
             + (", or name the other runs by their ids" if len(without) < len(runs) else "")
         )
     if without:
@@ -143,14 +144,37 @@ def show(curves: list["RunCurve"], *, out: str, loss: float | None) -> None:
     from aces.reporting import compare
     from aces.reporting.runs import grouped
 
-    console.print(f"ACES at {compare.standing(loss)}", markup=False, soft_wrap=True)
+    say(f"ACES at {compare.standing(loss)}")
     for dataset, group in grouped(curves).items():
         headings, rows = compare.composed(group, loss=loss)
         table = Table(box=SIMPLE, padding=(0, 1, 0, 0), title=Text(dataset), title_justify="left")
-        for place, heading in enumerate(headings):
-            narrow = Text(heading.replace(" ", "\n", 1) if place else heading)
-            table.add_column(narrow, justify="right" if place else "left", no_wrap=bool(place))
+        kept = fitting(headings, rows, console.width)
+        for place, heading in enumerate(headings[:kept]):
+            table.add_column(
+                Text(narrow(heading)), justify="right" if place else "left", no_wrap=bool(place)
+            )
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*map(Text, row[:kept]))
         console.print(table)
-    console.print(f"page: {out}/index.html   curves: {out}/compare.csv", markup=False)
+        if kept < len(headings):
+            say(f"a wider terminal also shows {', '.join(headings[kept:])}")
+    say(f"page: {out}/index.html   curves: {out}/compare.csv")
+
+
+def narrow(heading: str) -> str:
+    """A heading in two lines: `core NAC`, `r ≈ 2 σ`."""
+    first, _, rest = heading.removeprefix("r ").partition(" ")
+    return f"r {first}\n{rest}" if heading.startswith("r ") else f"{first}\n{rest}".rstrip()
+
+
+def fitting(headings: list[str], rows: list[list[str]], width: int) -> int:
+    """How many columns fit into the terminal; those with the largest radii are left out first."""
+    used = min(24, max(len(row[0]) for row in rows)) + 4
+    for place, heading in enumerate(headings[1:], start=1):
+        longest = max(
+            len(text) for text in (*narrow(heading).split("\n"), *(r[place] for r in rows))
+        )
+        used += longest + 2
+        if used > width and place > 8:
+            return place
+    return len(headings)

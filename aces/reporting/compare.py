@@ -13,6 +13,7 @@ from aces.reporting.inputs import RULES
 from aces.reporting.page import as_json, asset, by_section, listing
 from aces.reporting.runs import ACCURACY, RunCurve, differing, grouped, labels, radii_of
 from aces.rule.statistics import floor_digits
+from aces.rule.working_point import best_within
 
 SCRIPTS = ("chart.js", "compare.js")
 ALONE = "The certification networks alone"
@@ -112,7 +113,7 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
 def composed(runs: list[RunCurve], *, loss: float | None) -> tuple[list[str], list[list[str]]]:
     """Headings and rows for people: each run's networks, then ACES under either rule."""
     columns = columns_of(runs)
-    head = ["run", "core NAC", "certify NAC", "certify ACR", "rule", "θ", "NAC", "ACR"]
+    head = ["run", "core NAC", "alone NAC", "alone ACR", "rule", "θ", "NAC", "ACR"]
     rows = []
     for run, label in zip(runs, labels(runs), strict=True):
         alone = run.metrics["certify"]
@@ -126,9 +127,8 @@ def composed(runs: list[RunCurve], *, loss: float | None) -> tuple[list[str], li
 
 def _same_accuracy(curve: pd.DataFrame, nac: float) -> pd.Series:
     """The other rule's curve at the largest ACR that is no less accurate: the same price."""
-    allowed = curve[curve["nac"] >= nac - 1e-12]
-    chosen = allowed["acr"].idxmax() if len(allowed) else curve["nac"].idxmax()
-    return curve.loc[chosen]
+    step = best_within(curve["nac"].to_numpy(), curve["acr"].to_numpy(), core_nac=nac, loss=0)
+    return curve.iloc[step]
 
 
 def _cells(run: RunCurve, row: pd.Series, columns: list[Column]) -> list[str]:
@@ -167,7 +167,7 @@ def _radius(value: float) -> str:
 def write_comparison(
     folder: str | Path, runs: list[RunCurve], *, loss: float | None = None
 ) -> None:
-    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the tables) into `folder`."""
+    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the tables)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
@@ -252,7 +252,7 @@ def _payload(runs: list[RunCurve], loss: float | None) -> dict:
                 "label": label,
                 "rule": run.rule,
                 "core": run.core_nac,
-                "start": int(run.curve.index.get_loc(run.at(loss).name)),
+                "start": run.step(loss),
                 "radii": [column.radius.get(run.id) for column in columns],
                 **_series(run.curve, run, columns),
                 "alone": {

@@ -102,14 +102,18 @@ class RunCurve:
             calibration=calibration,
         )
 
-    def at(self, loss: float | None) -> pd.Series:
-        """ACES at its working point, or where it gives up at most `loss` of the core network's
-        natural accuracy.
+    def step(self, loss: float | None) -> int:
+        """The row of the working point, or of the largest ACR that gives up at most `loss` of the
+        core network's natural accuracy.
         """
         if loss is None:
-            return self.curve.iloc[self.working_point.step]
+            return self.working_point.step
         nac, acr = self.curve["nac"].to_numpy(), self.curve["acr"].to_numpy()
-        return self.curve.iloc[best_within(nac, acr, core_nac=self.core_nac, loss=loss)]
+        return best_within(nac, acr, core_nac=self.core_nac, loss=loss)
+
+    def at(self, loss: float | None) -> pd.Series:
+        """The curve at `step`."""
+        return self.curve.iloc[self.step(loss)]
 
     def near(self, multiple: float) -> str | None:
         """The radius of the curve that is nearest to so many sigma; None if none is near."""
@@ -229,7 +233,7 @@ def ordered(runs: list[RunCurve]) -> list[RunCurve]:
 
 
 def grouped(runs: list[RunCurve]) -> dict[str, list[RunCurve]]:
-    """The runs of each dataset, sorted: certified numbers are comparable within one dataset only."""
+    """The runs of each dataset, sorted: numbers are comparable within one dataset only."""
     found: dict[str, list[RunCurve]] = {}
     for run in ordered(runs):
         found.setdefault(run.dataset, []).append(run)
@@ -271,7 +275,9 @@ def labels(runs: list[RunCurve]) -> list[str]:
 
 def _spoken(name: str, value: str) -> str:
     short = SHORT.get(name, name.rpartition(".")[2])
-    value = METHODS.get(value, short_value(value)) if name == "certify.method" else short_value(value)
+    value = (
+        METHODS.get(value, short_value(value)) if name == "certify.method" else short_value(value)
+    )
     return f"{short} {value}".strip()
 
 

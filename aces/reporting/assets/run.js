@@ -1,5 +1,12 @@
 // The run, decoded, and the state of the page: everything follows one number, the step of the slider.
 
+function decode(Type, text) {
+  const characters = atob(text),
+    bytes = new Uint8Array(characters.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
+  return new Type(bytes.buffer);
+}
+
 const data = JSON.parse(byId("data").textContent);
 const {thetas, radii, radius_names: names, curve, bands, images} = data; // names: the radii as the columns are called
 const N = images.count,
