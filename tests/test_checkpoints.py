@@ -264,8 +264,10 @@ def test_accuracy_beats_the_rule(centred_state, digits):
         checkpoint_of(centred_state), dataset="digits", evaluation=digits
     )
     assert found.normalization == "center" and found.std == (1.0,)
-    assert found.accuracy["center"] > 0.9 > found.accuracy["full"] + 0.1
-    assert "clearly the most accurate, against the rule: full" in " ".join(found.notes)
+    accuracy = {trial.kind: trial.accuracy for trial in found.trials}
+    assert accuracy["center"] > 0.9 > accuracy["full"] + 0.1
+    assert "clearly the most accurate" in " ".join(found.notes)
+    assert "against the rule, full: the usual one" in " ".join(found.notes)
     assert not found.near_chance
 
 
@@ -384,24 +386,12 @@ RESNET20 = published.state_dict(published.cifar_resnet(20))
             r"does not fit cifar_resnet20, keys: 35 are missing \(layer3.0.conv1.weight, layer3.0.bn1.weight, ...\)",
         ),
         (
-            cohen(published.cifar_resnet(20), arch="cifar_resnet110"),
-            "does not fit cifar_resnet110, keys: .* are missing",
-        ),
-        (
-            cohen(published.cifar_resnet(110), arch="cifar_resnet20"),
-            "does not fit cifar_resnet20, keys: .* are unexpected",
-        ),
-        (
             cohen(published.cifar_resnet(20, num_classes=100), arch="cifar_resnet20"),
             "has 100 outputs, expected 10",
         ),
         (
             {"net": published.state_dict(published.cifar_resnet(110, num_classes=100))},
             "has 100 outputs, expected 10",
-        ),
-        (
-            cohen(published.cifar_resnet(20), arch="cifar_resnet1"),
-            "'cifar_resnet1' is unknown: did you mean cifar_resnet110",
         ),
         (
             RESNET20 | {"conv1.weight": torch.zeros(16, 3, 5, 5)},
@@ -427,9 +417,9 @@ def test_other_refusals():
     ):
         networks.load_checkpoint(path, dataset="cifar10", arch="small")
     with pytest.raises(
-        InputError, match="normalization='half': expected one of auto, full, center, none"
+        InputError, match="normalization='third': expected one of auto, full, center, none"
     ):
-        networks.load_checkpoint(path, dataset="cifar10", normalization="half")
+        networks.load_checkpoint(path, dataset="cifar10", normalization="third")
     path = save(RESNET20 | {"conv1.weight": torch.zeros(16, 3, 5, 5)})
     with pytest.raises(InputError, match=r"keys: 1 have another shape \(conv1.weight\)"):
         networks.load_checkpoint(path, dataset="cifar10", arch="cifar_resnet20")

@@ -3,19 +3,20 @@
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aces import params
-from aces.console import console
+from aces.console import console, say
 from aces.errors import InputError
+
+if TYPE_CHECKING:
+    from aces.data import EvalSet
+    from aces.networks import Imported
 
 EXAMPLE = "aces import aces-models/cifar10/gaussian/noise_0.25/checkpoint.pth.tar --dataset cifar10"
 
-NORMALIZATIONS = (
-    "auto",
-    "full",
-    "center",
-    "none",
-)  # as in aces.networks.evidence, which is slow to import
+# As in aces.networks.evidence, which is slow to import.
+NORMALIZATIONS = ("auto", "full", "center", "none", "imagenet", "half", "pixels")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,19 +24,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "checkpoint",
         type=Path,
         metavar="CHECKPOINT",
-        help="a file of Cohen et al., SmoothAdv, MACER, Consistency, ACES, LaNet, torchvision, or a "
-        "state dict",
+        help="a file with a state dict (of Cohen et al., SmoothAdv, MACER, Consistency, ACES, "
+        "LaNet, "
+        "torchvision, or any CIFAR ResNet), a TorchScript archive or an ONNX model",
     )
     parser.add_argument(
         "--dataset",
         help="what it was trained on (default: the dataset of params.yaml)",
     )
-    parser.add_argument("--arch", help="its network, where the file does not say")
+    parser.add_argument("--arch", help="its network, where the file does not tell")
     parser.add_argument(
         "--normalization",
         choices=NORMALIZATIONS,
         default="auto",
-        help="full: (x - mean) / std; center: x - mean; none: x (default: auto, by evidence)",
+        help="full: (x - mean) / std of the dataset; center: x - mean; none: x; imagenet: "
+        "ImageNet's "
+        "mean and std; half: 1/2 and 1/2; pixels: CIFAR-10's over all pixels (default: auto, by "
+        "evidence)",
+    )
+    parser.add_argument(
+        "--mean", type=float, nargs="+", help="the mean to subtract: one number, or one per channel"
+    )
+    parser.add_argument(
+        "--std", type=float, nargs="+", help="what to divide by: one number, or one per channel"
     )
     parser.add_argument(
         "--sigma",
@@ -51,51 +62,61 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    findings, notes = _convert(args)
-    if args.json:
-        print(json.dumps(findings | {"notes": notes}, indent=2))
-    else:
-        for note in notes:
-            console.print(note, markup=False, soft_wrap=True)
-    return 1 if findings["near_chance"] else 0
-
-
-def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
-    """Write the converted file; what was found, for scripts and for people."""
-    from aces import networks
     from aces.networks.checkpoints import evaluation_images
-    from aces.networks.evidence import accuracy_of
-    from aces.networks.formats import UNCHECKED
 
     dataset = args.dataset or params.load().dataset.name
     evaluation = evaluation_images(dataset)
-    found = networks.import_checkpoint(
+    found = _import(args, dataset, evaluation)
+    findings = _write(args, dataset, found, evaluation)
+    notes = [*found.notes, *_remarks(found, findings, evaluation)]
+    if args.json:
+        print(json.dumps(findings | {"notes": notes}, indent=2))
+    else:
+        _show_trials(found)
+        for note in notes:
+            say(note)
+    return 1 if found.near_chance else 0
+
+
+def _import(args: argparse.Namespace, dataset: str, evaluation: "EvalSet | None") -> "Imported":
+    from aces import networks
+
+    if args.out is not None and args.out.is_dir():
+        raise InputError(
+            f"--out={args.out} is a folder: name the file to write, such as "
+            f"{args.out / 'network.safetensors'}"
+        )
+    return networks.import_checkpoint(
         args.checkpoint,
         dataset=dataset,
         normalization=args.normalization,
+        mean=args.mean,
+        std=args.std,
         arch=args.arch,
         sigma=args.sigma,
         evaluation=evaluation,
     )
+
+
+def _write(
+    args: argparse.Namespace, dataset: str, found: "Imported", evaluation: "EvalSet | None"
+) -> dict:
+    """Write the converted file; what was found, for scripts."""
+    from aces import networks
+    from aces.networks.evidence import accuracy_of
+    from aces.networks.formats import UNCHECKED
+
     fingerprint = networks.fingerprint(found.module)
-    if args.out is not None and args.out.is_dir():
-        raise InputError(
-            f"--out={args.out} is a folder: name the file to write, such as {args.out / 'network.safetensors'}"
-        )
-    out = args.out or Path("checkpoints") / f"{dataset}-{found.arch}-{fingerprint[:8]}.safetensors"
-    networks.save_model(
-        out,
-        found.module,
-        arch=found.arch,
-        num_classes=found.num_classes,
-        mean=found.mean,
-        std=found.std,
-        dataset=dataset,
-        source=args.checkpoint.name,
-        format=found.format,
-        **{} if found.checked else {"normalization": UNCHECKED},
-    )
-    findings = {
+    slug = dataset.replace("/", "-")
+    out = args.out or Path("checkpoints") / f"{slug}-{found.arch}-{fingerprint[:8]}.safetensors"
+    about = {"dataset": dataset, "source": args.checkpoint.name, "format": found.format}
+    if not found.checked:
+        about["normalization"] = UNCHECKED
+    networks.save_model(out, found.module, **((found.module.recipe or {}) | about))
+    accuracy = None
+    if found.trials and evaluation is not None:
+        accuracy = accuracy_of(found.module, evaluation)
+    return {
         "out": str(out),
         "format": found.format,
         "arch": found.arch,
@@ -105,30 +126,75 @@ def _convert(args: argparse.Namespace) -> tuple[dict, list[str]]:
         "mean": found.mean,
         "std": found.std,
         "sigma": found.sigma,
-        "accuracy_by_normalization": found.accuracy,
-        "accuracy": accuracy_of(found.module, evaluation) if found.accuracy else None,
+        "accuracy": accuracy,
+        "evidence": [
+            {
+                "arch": trial.arch,
+                "normalization": trial.kind,
+                "accuracy": trial.accuracy,
+                "images": len(trial.correct),
+            }
+            for trial in found.trials
+        ],
         "near_chance": found.near_chance,
         "fingerprint": fingerprint,
     }
-    notes = list(found.notes)
-    if found.accuracy:
-        notes.append(
-            f"accuracy on all {len(evaluation.label)} images, without noise: {findings['accuracy']:.1%}"
+
+
+def _show_trials(found: "Imported") -> None:
+    """The evidence as a table, the most accurate candidate first."""
+    from rich.table import Table
+
+    from aces.networks.evidence import p_value
+
+    if len(found.trials) < 2:
+        return
+    several = len({trial.arch for trial in found.trials}) > 1
+    ranked = sorted(found.trials, key=lambda trial: (not trial.complete, -trial.accuracy))
+    table = Table(title=f"accuracy, one copy of each image at sigma {found.sigma or 0:g}")
+    for column in (*(["network"] if several else []), "normalisation", "mean", "std"):
+        table.add_column(column)
+    for column in ("accuracy", "images", "p against the first"):
+        table.add_column(column, justify="right")
+    for trial in ranked:
+        taken = (trial.arch, trial.kind) == (found.arch, found.normalization)
+        p = p_value(ranked[0].correct, trial.correct) if trial.complete else None
+        table.add_row(
+            *([trial.arch] if several else []),
+            f"{trial.kind} (taken)" if taken else trial.kind,
+            " ".join(f"{value:.3g}" for value in trial.mean),
+            " ".join(f"{value:.3g}" for value in trial.std),
+            f"{trial.accuracy:.1%}",
+            str(len(trial.correct)),
+            "" if trial is ranked[0] or p is None else f"{p:.2g}",
+            style="bold" if taken else None,
         )
+    console.print(table)
+
+
+def _remarks(found: "Imported", findings: dict, evaluation: "EvalSet | None") -> list[str]:
+    """What a person should know besides what was found."""
+    remarks = []
+    if findings["accuracy"] is not None and evaluation is not None:
+        count = len(evaluation.label)
+        remarks.append(f"accuracy on all {count} images, without noise: {findings['accuracy']:.1%}")
     if found.near_chance:
-        notes.append(
-            "warning: hardly better than chance; are the dataset, the network and the normalisation right?"
+        remarks.append(
+            "warning: hardly better than chance; are the dataset, the network and the "
+            "normalisation "
+            "right?"
         )
     if not found.checked and found.num_classes > 2:
-        notes.append(
-            "the pipeline will try the other normalisations on its evaluation images; to try them now, run "
-            "`dvc repro subsample` and import it again"
+        remarks.append(
+            "the pipeline will try the other normalisations on its evaluation images; to try them "
+            "now, "
+            "run `dvc repro subsample` and import it again"
         )
-    roles = (
-        "select.checkpoint" if found.num_classes == 2 else "core.checkpoint or certify.checkpoint"
+    selects = found.num_classes == 2
+    roles = "select.checkpoint" if selects else "core.checkpoint or certify.checkpoint"
+    out = findings["out"]
+    remarks.append(
+        f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} "
+        f"(`dvc add {out}` lets queued runs see it)"
     )
-    notes.append(
-        f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} (`dvc add {out}` lets "
-        "queued runs see it)"
-    )
-    return findings, notes
+    return remarks

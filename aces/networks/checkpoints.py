@@ -2,64 +2,53 @@
 and said.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from aces import data
+from aces import data, paths
 from aces.data import EvalSet, Info
 from aces.errors import InputError
-from aces.networks import evidence
-from aces.networks.evidence import NORMALIZATIONS
-from aces.networks.formats import LANET, MACER, Weights, read_weights
+from aces.networks import evidence, formats, programs, reading, recognition
+from aces.networks.evidence import NORMALIZATIONS, Proposal, Statistics, Trial, Verdict
+from aces.networks.formats import Weights
 from aces.networks.normalization import Classifier, Normalize
-from aces.networks.registry import ARCHITECTURES, build
-
-SELECTION = {
-    "cifar_resnet110_binary": "cifar_resnet110"
-}  # the selection networks of ACES: two outputs
-USUAL = {MACER: "cifar_resnet110", LANET: "lanet"}
-# Tried, besides our own, for a state dict that does not say what it is.
-FAMILIES = (
-    "resnet18",
-    "resnet34",
-    "resnet50",
-    "resnet101",
-    "resnet152",
-    "efficientnet_b0",
-    "efficientnet_b7",
-)
-SECOND_HEADS = {
-    "inception_v3": ("AuxLogits.",),
-    "googlenet": ("aux1.", "aux2."),
-}  # in torchvision's files, not in ours
-COUNTER = "num_batches_tracked"  # of batch norm; old files lack it, and evaluation does not use it
+from aces.networks.recognition import Match
+from aces.networks.registry import build
 
 
 @dataclass(frozen=True)
 class Imported:
     """A network from a checkpoint, and what was found."""
 
-    module: nn.Module  # evaluation mode, on the CPU; [0, 1] pixels -> logits
+    module: Classifier  # evaluation mode, on the CPU; [0, 1] pixels -> logits
     format: str
     arch: str
     num_classes: int
-    normalization: str  # recorded (in the file), full, center or none
+    normalization: str  # a kind of `evidence.NORMALIZATIONS`, recorded (in the file) or given
     mean: tuple[float, ...]
     std: tuple[float, ...]
     sigma: float | None  # the noise it was trained with, if that is known
-    accuracy: dict[
-        str, float
-    ]  # by normalisation, on single noisy copies of some images; empty if not measured
     notes: list[str]  # for people: what was found, and why
     checked: bool  # whether the normalisation is more than a rule's
+    trials: list[Trial] = field(default_factory=list)  # the evidence; empty if nothing was measured
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of single noisy copies of the evaluation images; None if it was not measured."""
+        taken = (self.arch, self.normalization)
+        return next(
+            (trial.accuracy for trial in self.trials if (trial.arch, trial.kind) == taken), None
+        )
 
     @property
     def near_chance(self) -> bool:
         """Whether the network was seen to answer hardly better than chance."""
-        return self.accuracy.get(self.normalization, 1.0) < 2 / self.num_classes
+        return self.accuracy is not None and self.accuracy < 2 / self.num_classes
 
 
 def load_checkpoint(
@@ -68,8 +57,9 @@ def load_checkpoint(
     """The network in a checkpoint of this or a published project, in evaluation mode: [0, 1] pixels
     -> logits.
 
-    `normalization` is auto, full, center or none; with auto, the evaluation images of the pipeline
-    decide if they are there. `import_checkpoint` gives the same network with what was found.
+    `normalization` is one of `evidence.NORMALIZATIONS`. With auto, the evaluation images of the
+    pipeline decide if they are there. `import_checkpoint` gives the same network with what was
+    found.
     """
     return import_checkpoint(
         path,
@@ -82,15 +72,17 @@ def load_checkpoint(
 
 def evaluation_images(dataset: str) -> EvalSet | None:
     """The evaluation images the pipeline has written here, if it has."""
-    path = Path("data") / dataset / "eval.npz"
+    path = paths.evaluation_images(dataset)
     return data.read_eval(path) if path.is_file() else None
 
 
 def import_checkpoint(
     path: str | Path,
     *,
-    dataset: str,
+    dataset: str | Info,
     normalization: str = "auto",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
     arch: str | None = None,
     num_classes: int | None = None,
     sigma: float | None = None,
@@ -98,165 +90,170 @@ def import_checkpoint(
 ) -> Imported:
     """Read a checkpoint, find out what it is, and build the network.
 
-    num_classes: the outputs it must have; by default the dataset's classes, or two for a selection
-    network of ACES. sigma: the noise it was trained with; by default what its path says, else none.
-    evaluation: images whose accuracy, under that noise, decides on the normalisation.
+    mean, std: the normalisation, where it is known. num_classes: the outputs it must have; by
+    default the dataset's classes, or two for a selection network of ACES. sigma: the noise it was
+    trained with; by default what its path says, else none. evaluation: images whose accuracy, under
+    that noise, decides on the normalisation.
     """
     if normalization not in NORMALIZATIONS:
         raise InputError(
             f"normalization={normalization!r}: expected one of {', '.join(NORMALIZATIONS)}"
         )
-    path, info = Path(path), data.info(dataset)
-    weights = read_weights(path)
-    name = _architecture(weights, path, asked=arch, info=info)
+    path, info = formats.existing(path), data.info(dataset) if isinstance(dataset, str) else dataset
+    weights = None if programs.is_program(path) else formats.read_weights(path)
     if num_classes is None:
-        num_classes = 2 if weights.arch in SELECTION else info.num_classes
-    network = _network(weights.state, path, arch=name, num_classes=num_classes, info=info)
-
+        selects = weights is not None and weights.arch in recognition.SELECTION
+        num_classes = 2 if selects else info.num_classes
+    fitting = _fitting(weights, path, asked=arch, num_classes=num_classes, info=info)
+    kinds = _kinds(weights, arch=fitting[0].arch, info=info, mean=mean, std=std)
+    proposal = evidence.propose(weights, path, kinds, asked=normalization)
+    if proposal.kind not in kinds:
+        raise InputError(
+            f"normalization={normalization!r} is not for these images: expected one of auto, "
+            f"{', '.join(kinds)}"
+        )
     sigma = evidence.sigma_in(path) if sigma is None else sigma
-    kinds = evidence.candidates(weights, arch=name, info=info)
-    chosen, reason = evidence.propose(weights, path, kinds, asked=normalization)
-    accuracy = {}
-    if (
-        evaluation is not None
-        and len(evaluation.label) >= evidence.LEAST
-        and num_classes == info.num_classes
-    ):
-        accuracy = evidence.accuracies(network, kinds, evaluation, sigma=sigma or 0.0)
-        chosen, reason = evidence.weigh(accuracy, chosen, reason, asked=normalization)
-    elif len(kinds) > 1:
-        reason += ", not checked" + (
-            " for want of evaluation images" if num_classes == info.num_classes else ""
-        )
-    mean, std = kinds[chosen]
-    notes = [
-        f"format: {weights.format}, {len(weights.state)} tensors",
-        f"network: {name}, {num_classes} outputs",
-        f"normalisation: {chosen} ({reason})",
-    ]
-    if accuracy:
-        shares = ", ".join(f"{kind} {share:.0%}" for kind, share in accuracy.items())
-        notes.append(
-            f"accuracy on {min(evidence.IMAGES, len(evaluation.label))} images, one copy each at sigma "
-            f"{sigma or 0:g}: {shares}"
-        )
-    module = Classifier(Normalize(mean, std), network).eval()
-    module.recipe = {"arch": name, "num_classes": num_classes, "mean": mean, "std": std}
+    trials: list[Trial] = []
+    if num_classes == info.num_classes and evaluation is not None:
+        if len(evaluation.label) >= evidence.LEAST:
+            modules = {
+                (candidate.arch, kind): candidate.classifier(statistics)
+                for candidate in fitting
+                for kind, statistics in kinds.items()
+            }
+            trials = evidence.try_all(
+                modules, kinds, evaluation, keep=proposal.kind, sigma=sigma or 0.0
+            )
+    if trials:
+        verdict = evidence.weigh(trials, proposal, asked=normalization != "auto")
+    else:
+        verdict = _unmeasured(fitting, kinds, proposal, images=num_classes == info.num_classes)
+    candidate = next(each for each in fitting if each.arch == verdict.arch)
     return Imported(
-        module=module,
-        format=weights.format,
-        arch=name,
+        module=candidate.classifier(kinds[verdict.kind]),
+        format=weights.format if weights is not None else candidate.arch,
+        arch=candidate.arch,
         num_classes=num_classes,
-        normalization=chosen,
-        mean=mean,
-        std=std,
+        normalization=verdict.kind,
+        mean=kinds[verdict.kind][0],
+        std=kinds[verdict.kind][1],
         sigma=sigma,
-        accuracy=accuracy,
-        notes=notes,
-        checked=bool(accuracy) or len(kinds) == 1 or normalization != "auto",
+        notes=_notes(weights, candidate, verdict),
+        checked=bool(trials) or len(kinds) == 1 or normalization != "auto",
+        trials=trials,
     )
 
 
-def _architecture(weights: Weights, path: Path, *, asked: str | None, info: Info) -> str:
-    """The name that `build` knows: what the file says, else what the user says, else the one whose
-    tensors fit.
-    """
-    recorded = SELECTION.get(weights.arch, weights.arch)
-    if recorded and asked and recorded != asked:
-        raise InputError(
-            f"checkpoint {path} holds {recorded}, not arch={asked!r}: set the arch to {recorded}"
+@dataclass(frozen=True)
+class _Candidate:
+    """A network that fits the file, without its normalisation."""
+
+    arch: str
+    network: nn.Module
+    recipe: dict[str, Any]
+    note: str  # how it was found, for people
+
+    def classifier(self, statistics: Statistics) -> Classifier:
+        mean, std = statistics
+        module = Classifier(Normalize(mean, std), self.network).eval()
+        module.recipe = self.recipe | {"mean": mean, "std": std}
+        return module
+
+
+def _fitting(
+    weights: Weights | None, path: Path, *, asked: str | None, num_classes: int, info: Info
+) -> list[_Candidate]:
+    """The networks that the file can be."""
+    if weights is None:
+        return [_program(path, num_classes=num_classes, info=info)]
+    matches = recognition.recognise(
+        weights, path, asked=asked, num_classes=num_classes, channels=info.shape[0]
+    )
+    return [_filled(match, weights, path, num_classes=num_classes, info=info) for match in matches]
+
+
+def _program(path: Path, *, num_classes: int, info: Info) -> _Candidate:
+    program = programs.read(path)
+    programs.check(program, path, num_classes=num_classes, shape=info.shape)
+    recipe = {"arch": program.arch, "num_classes": num_classes, "options": program.options}
+    return _Candidate(program.arch, program, recipe, "a program that is run as it is")
+
+
+def _filled(
+    match: Match, weights: Weights, path: Path, *, num_classes: int, info: Info
+) -> _Candidate:
+    """The network with the weights of the file."""
+    classifier = build(match.arch, num_classes=num_classes, mean=info.mean, std=info.std)
+    network, recipe = classifier.network, classifier.recipe or {}
+    reading.check_kinds(network.state_dict(), match.state, path)
+    # All tensors fit. Batch counters may be absent or belong to second heads; they are not used.
+    known = network.state_dict()
+    network.load_state_dict(
+        known | {name: tensor for name, tensor in match.state.items() if name in known}
+    )
+    notes = []
+    if weights.arch and weights.arch != match.arch:
+        notes.append(f"the file calls it {weights.arch}")
+    if match.by_order:
+        notes.append("its tensors have other names, and the same shapes in the same order")
+    return _Candidate(match.arch, network.eval(), recipe, "; ".join(notes))
+
+
+def _kinds(
+    weights: Weights | None,
+    *,
+    arch: str,
+    info: Info,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> dict[str, Statistics]:
+    """The normalisations in question; the user's alone, where one is given."""
+    if mean is None and std is None:
+        return evidence.candidates(
+            weights, arch=arch, dataset=info.name, mean=info.mean, std=info.std
         )
-    found = (
-        recorded
-        or asked
-        or _fitting(weights.state, path.name, info=info)
-        or USUAL.get(weights.format)
-    )
-    if found is None:
-        known = ", ".join((*ARCHITECTURES, *FAMILIES))
+    return {
+        evidence.GIVEN: (
+            _per_channel("mean", mean, default=0.0, info=info),
+            _per_channel("std", std, default=1.0, info=info),
+        )
+    }
+
+
+def _per_channel(
+    name: str, values: Sequence[float] | None, *, default: float, info: Info
+) -> tuple[float, ...]:
+    channels = info.shape[0]
+    found = tuple(values) if values else (default,)
+    found = found * channels if len(found) == 1 else found
+    least = 0 if name == "std" else -math.inf
+    if len(found) != channels or not all(least < value < math.inf for value in found):
         raise InputError(
-            f"checkpoint {path} does not say which network it holds, and it is none of {known}: if it is "
-            "whole, name its arch (--arch)"
+            f"{name}={list(found)}: expected one finite number or {channels}, one for each channel"
+            + (", above 0" if name == "std" else "")
         )
     return found
 
 
-def _fitting(state: dict[str, Tensor], file: str, *, info: Info) -> str | None:
-    """The network with these names and shapes, whatever its number of classes."""
-    from aces.vision import torchvision
+def _unmeasured(
+    fitting: Sequence[_Candidate],
+    kinds: Mapping[str, Statistics],
+    proposal: Proposal,
+    *,
+    images: bool,
+) -> Verdict:
+    """What the rule says, where no images can tell."""
+    reason = proposal.reason
+    if len(kinds) * len(fitting) > 1:
+        reason += ", not checked" + (" for want of evaluation images" if images else "")
+    return Verdict(fitting[0].arch, proposal.kind, reason)
 
-    # torchvision's files begin with the network's name: resnet50-0676ba61.pth
-    named = [
-        name
-        for name in torchvision.models.list_models(module=torchvision.models)
-        if file.startswith(name)
+
+def _notes(weights: Weights | None, candidate: _Candidate, verdict: Verdict) -> list[str]:
+    note = f" ({candidate.note})" if candidate.note else ""
+    format = f"{weights.format}, {len(weights.state)} tensors" if weights else candidate.arch
+    return [
+        f"format: {format}",
+        f"network: {candidate.arch}, {candidate.recipe['num_classes']} outputs{note}",
+        f"normalisation: {verdict.kind} ({verdict.reason})",
     ]
-    others = (*sorted(named, key=len, reverse=True), *FAMILIES) if info.shape[0] == 3 else ()
-    for arch in (*ARCHITECTURES, *others):
-        expected, given = (
-            _skeleton(arch, num_classes=info.num_classes, info=info),
-            _relevant(state, arch),
-        )
-        if expected.keys() == given.keys() and all(
-            expected[key].shape[1:] == given[key].shape[1:] for key in expected
-        ):
-            return arch
-    return None
-
-
-def _skeleton(arch: str, *, num_classes: int, info: Info) -> dict[str, Tensor]:
-    """The names and shapes of a network's parameters, without memory for them."""
-    with torch.device("meta"):
-        network = build(arch, num_classes=num_classes, mean=info.mean, std=info.std).network
-    return _relevant(network.state_dict(), arch)
-
-
-def _relevant(state: dict[str, Tensor], arch: str) -> dict[str, Tensor]:
-    """Without the second classifiers we do not build, and without the batch counters."""
-    return {
-        name: tensor
-        for name, tensor in state.items()
-        if not name.startswith(SECOND_HEADS.get(arch, ())) and not name.endswith(COUNTER)
-    }
-
-
-def _network(
-    state: dict[str, Tensor], path: Path, *, arch: str, num_classes: int, info: Info
-) -> nn.Module:
-    """The bare network with these weights: each of its parameters is there, with its shape, and
-    nothing else is.
-    """
-    expected, given = _skeleton(arch, num_classes=num_classes, info=info), _relevant(state, arch)
-    last = next(reversed(expected))  # the bias of the last layer: a number for each output
-    if last in given and len(given[last]) != num_classes:
-        raise InputError(
-            f"checkpoint {path} has {len(given[last])} outputs, expected {num_classes}: it was trained "
-            f"for other classes than {info.name}'s"
-        )
-    problems = {
-        "are missing": [name for name in expected if name not in given],
-        "are unexpected": [name for name in given if name not in expected],
-        "have another shape": [
-            name
-            for name, tensor in expected.items()
-            if name in given and tensor.shape != given[name].shape
-        ],
-    }
-    found = [
-        f"{len(names)} {what} ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
-        for what, names in problems.items()
-        if names
-    ]
-    if found:
-        raise InputError(
-            f"checkpoint {path} does not fit {arch}, keys: {'; '.join(found)}: is the file whole, and its "
-            "arch right?"
-        )
-    network = build(arch, num_classes=num_classes, mean=info.mean, std=info.std).network
-    counters = {
-        name: state[name]
-        for name in network.state_dict()
-        if name.endswith(COUNTER) and name in state
-    }
-    network.load_state_dict(given | counters)  # strict, except that absent counters start at 0
-    return network.eval()

@@ -1,60 +1,133 @@
 """Which normalisation a published network wants: a rule by where the file comes from, and the
 accuracy as evidence.
 
-No published file records it, and with a wrong one a network still answers, at about 30 % accuracy.
+Hardly any published file records it, and with a wrong one a network still answers: at about 30 %
+accuracy with the worst, at 85 % instead of 90 % with a near one.
 """
 
+import dataclasses
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
 from aces import data, runtime
 from aces.console import progress
-from aces.data import EvalSet, Info
+from aces.data import EvalSet
 from aces.networks import lanet
-from aces.networks.formats import LANET, MACER, SMOOTHING, Weights
-from aces.networks.normalization import Classifier, Normalize
+from aces.networks.formats import AKAMASTER, DISTILLER, LANET, MACER, SMOOTHING, Weights
 
-NORMALIZATIONS = ("auto", "full", "center", "none")  # full: (x - mean) / std, center: x - mean
-IMAGES = 100  # enough to tell 30 % from 70 %
-LEAST = 50  # fewer say nothing
-MARGIN = 0.10  # by how much the accuracy must speak against the rule
+# full: (x - mean) / std of the dataset; center: x - mean; half: mean and std 1/2; pixels: mean and
+# standard deviation over all pixels of CIFAR-10, whose usual std is the mean of the images' own
+NORMALIZATIONS = ("auto", "full", "center", "none", "imagenet", "half", "pixels")
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CIFAR10_PIXELS = (lanet.MEAN, lanet.STD)
+GIVEN = "given"  # the user's own mean and std
+LEAST = 50  # images; below this, accuracy is too noisy to decide
+SCREENED = 100  # images on which hopeless candidates are left out, before all images are used
+LEVEL = 0.01  # the p-value below which one candidate is clearly better than another
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean, std
 
 
-def candidates(weights: Weights, *, arch: str, info: Info) -> dict[str, Statistics]:
-    """The normalisations in question: the recorded one alone, or else every kind that was ever
-    published.
+class Proposal(NamedTuple):
+    """A normalisation by rule."""
+
+    kind: str
+    reason: str
+    firm: bool  # whether the file's origin speaks for it; then only clear evidence overrules it
+
+
+class Trial(NamedTuple):
+    """A candidate and its answers on the evaluation images."""
+
+    arch: str
+    kind: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    correct: np.ndarray  # (N,) bool: the same images and the same noise for every candidate
+    complete: bool = True  # whether all images were used, or the candidate was hopeless before
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.correct.mean())
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The network and the normalisation that were taken, and why."""
+
+    arch: str
+    kind: str
+    reason: str
+
+
+def candidates(
+    weights: Weights | None, *, arch: str, dataset: str, mean: Sequence[float], std: Sequence[float]
+) -> dict[str, Statistics]:
+    """The normalisations in question: the recorded one alone, or else all the usual ones.
+
+    mean, std: the dataset's.
     """
-    if weights.mean is not None and weights.checked:
+    if weights is not None and weights.mean is not None and weights.checked:
+        assert weights.std is not None
         return {"recorded": (weights.mean, weights.std)}
-    mean, std = (lanet.MEAN, lanet.STD) if arch == "lanet" else (info.mean, info.std)
-    ones, zeros = (1.0,) * len(mean), (0.0,) * len(mean)
-    return {"full": (mean, std), "center": (mean, ones), "none": (zeros, ones)}
+    own = (tuple(mean), tuple(std)) if arch != "lanet" else CIFAR10_PIXELS
+    count = len(mean)
+    ones, zeros, halves = (1.0,) * count, (0.0,) * count, (0.5,) * count
+    kinds: dict[str, Statistics] = {"full": own, "center": (own[0], ones), "none": (zeros, ones)}
+    if count == 3:
+        kinds["imagenet"] = IMAGENET
+    kinds["half"] = (halves, halves)
+    if dataset == "cifar10":
+        kinds["pixels"] = CIFAR10_PIXELS
+    return _distinct(kinds)
+
+
+def _distinct(kinds: dict[str, Statistics]) -> dict[str, Statistics]:
+    """Each pair of statistics once, under its first name."""
+    found: dict[str, Statistics] = {}
+    for kind, statistics in kinds.items():
+        if statistics not in found.values():
+            found[kind] = statistics
+    return found
 
 
 def propose(
-    weights: Weights, path: Path, kinds: dict[str, Statistics], *, asked: str
-) -> tuple[str, str]:
+    weights: Weights | None, path: Path, kinds: Mapping[str, Statistics], *, asked: str
+) -> Proposal:
     """The normalisation by rule, and the reason."""
+    if GIVEN in kinds:
+        return Proposal(GIVEN, "as asked", firm=True)
     if "recorded" in kinds:
-        return "recorded", "in the file"
+        return Proposal("recorded", "in the file", firm=True)
     if asked != "auto":
-        return asked, "as asked"
+        return Proposal(asked, "as asked", firm=True)
+    if weights is None:
+        return Proposal("none", "a program that may normalise by itself", firm=False)
     if weights.mean is not None:
-        return next(
-            (kind for kind, found in kinds.items() if found == (weights.mean, weights.std)), "full"
-        ), "in the file"
+        recorded = (weights.mean, weights.std)
+        kind = next((kind for kind, found in kinds.items() if found == recorded), "full")
+        return Proposal(kind, "in the file", firm=False)
     if weights.format == MACER:
-        return "none", "MACER's networks take raw pixels"
+        return Proposal("none", "MACER's networks take raw pixels", firm=True)
     if weights.format == LANET:
-        return "full", "LaNet's own statistics"
+        return Proposal("full", "LaNet's own statistics", firm=True)
+    if weights.format == AKAMASTER:
+        return Proposal("imagenet", "akamaster's networks take ImageNet's", firm=True)
+    if weights.format == DISTILLER:
+        return Proposal("half", "distiller's networks take 1/2 and 1/2", firm=True)
     if weights.format == SMOOTHING and _is_centred_smoothadv(path.as_posix()):
-        return "center", "by its path SmoothAdv's, which subtract the mean only"
-    return "full", "the usual one"
+        return Proposal(
+            "center", "by its path SmoothAdv's, which subtract the mean only", firm=True
+        )
+    return Proposal("full", "the usual one", firm=False)
 
 
 def _is_centred_smoothadv(path: str) -> bool:
@@ -65,16 +138,69 @@ def _is_centred_smoothadv(path: str) -> bool:
     return re.search(r"(PGD|DDN)_?\d+|smooth-?adv", path) is not None and later is None
 
 
-def weigh(accuracy: dict[str, float], proposed: str, reason: str, *, asked: str) -> tuple[str, str]:
-    """The proposed normalisation, unless another is clearly more accurate and the user did not
-    insist.
+def p_value(a: np.ndarray, b: np.ndarray) -> float:
+    """McNemar's exact test of two candidates on the same images: are they equally accurate?
+
+    Only images that one gets right and the other wrong say anything; if both are equally accurate,
+    each of these goes either way with probability 1/2.
     """
-    best = max(accuracy, key=accuracy.get)
-    if accuracy[best] < accuracy[proposed] + MARGIN:
-        return proposed, f"{reason}, and no other is clearly more accurate"
-    if asked != "auto":
-        return proposed, f"{reason}, though {best} is clearly more accurate"
-    return best, f"clearly the most accurate, against the rule: {proposed}, {reason}"
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    return 1.0 if only_a + only_b == 0 else float(binomtest(only_a, only_a + only_b).pvalue)
+
+
+def weigh(trials: Sequence[Trial], proposal: Proposal, *, asked: bool) -> Verdict:
+    """The candidate to take.
+
+    What the user asked for is taken. What the file's origin speaks for is taken unless another is
+    clearly more accurate. Otherwise the most accurate is taken, and it is said whether it is
+    clearly the most accurate.
+    """
+    ranked = ranking(trials, proposal)
+    best = ranked[0]
+    proposed = next(trial for trial in ranked if trial.kind == proposal.kind)
+    against = p_value(best.correct, proposed.correct)
+    if asked or (proposal.firm and against >= LEVEL):
+        reason = f"{proposal.reason}{_others(trials, best, proposed, against)}"
+        return Verdict(proposed.arch, proposed.kind, reason)
+    if len(ranked) == 1:
+        reason = proposal.reason if len(trials) == 1 else "all others are far less accurate"
+        return Verdict(best.arch, best.kind, reason)
+    runner = ranked[1]
+    p = p_value(best.correct, runner.correct)
+    compared = (
+        f"{best.accuracy:.1%} against {runner.accuracy:.1%} of {_name(trials, runner)}, p = {p:.2g}"
+    )
+    if p < LEVEL:
+        reason = f"clearly the most accurate: {compared}"
+    elif best.accuracy > runner.accuracy:
+        reason = f"a toss-up, the more accurate was taken: {compared}"
+    else:
+        why = proposal.reason if best is proposed else "the first of them"
+        reason = f"a toss-up, {why} was taken: {compared}"
+    if best is not proposed:
+        reason += f"; against the rule, {proposal.kind}: {proposal.reason}"
+    return Verdict(best.arch, best.kind, reason)
+
+
+def ranking(trials: Sequence[Trial], proposal: Proposal) -> list[Trial]:
+    """The candidates that were tried on all images, the most accurate first."""
+    complete = [trial for trial in trials if trial.complete]
+    return sorted(complete, key=lambda trial: (-trial.accuracy, trial.kind != proposal.kind))
+
+
+def _others(trials: Sequence[Trial], best: Trial, proposed: Trial, p: float) -> str:
+    """What to add to the reason of the proposed candidate, where others were tried."""
+    if len(trials) == 1:
+        return ""
+    if best.accuracy > proposed.accuracy and p < LEVEL:
+        return f", though {_name(trials, best)} is clearly more accurate"
+    return ", and no other is clearly more accurate"
+
+
+def _name(trials: Sequence[Trial], trial: Trial) -> str:
+    """The normalisation, with the network where several are in question."""
+    several = len({each.arch for each in trials}) > 1
+    return f"{trial.arch} with {trial.kind}" if several else trial.kind
 
 
 def sigma_in(path: Path) -> float | None:
@@ -91,51 +217,74 @@ def sigma_in(path: Path) -> float | None:
     return None
 
 
-def accuracies(
-    network: nn.Module, kinds: dict[str, Statistics], evaluation: EvalSet, *, sigma: float
-) -> dict[str, float]:
-    """The accuracy of the bare `network` under each normalisation, on up to IMAGES images."""
-    stride = max(1, len(evaluation.label) // IMAGES)
-    some = slice(0, stride * IMAGES, stride)
-    few = EvalSet(
-        image=evaluation.image[some],
-        label=evaluation.label[some],
-        index=evaluation.index[some],
-        classes=evaluation.classes,
+def try_all(
+    modules: Mapping[tuple[str, str], nn.Module],
+    statistics: Mapping[str, Statistics],
+    evaluation: EvalSet,
+    *,
+    keep: str,
+    sigma: float,
+) -> list[Trial]:
+    """The answers of every candidate, a pair of network and normalisation.
+
+    All are tried on some images. Those that are clearly less accurate than the best of them are
+    left at that, the others (and those with the normalisation `keep`) are tried on all images.
+    """
+    stride = max(1, len(evaluation.label) // SCREENED)
+    some = _some(evaluation, slice(0, None, stride))
+    first: dict[tuple[str, str], np.ndarray] = {}
+    with progress("trying normalisations", len(modules) * len(some.label), "images") as bar:
+        for key, module in modules.items():
+            first[key] = answers(module, some, sigma=sigma)
+            bar.advance(len(some.label))
+    best = max(first.values(), key=lambda correct: correct.sum())
+    hopeful = [
+        key
+        for key, correct in first.items()
+        if key[1] == keep or correct.sum() == best.sum() or p_value(best, correct) >= LEVEL
+    ]
+    if stride > 1:
+        with progress("comparing", len(hopeful) * len(evaluation.label), "images") as bar:
+            for key in hopeful:
+                first[key] = answers(modules[key], evaluation, sigma=sigma)
+                bar.advance(len(evaluation.label))
+    return [
+        Trial(*key, *statistics[key[1]], correct, stride == 1 or key in hopeful)
+        for key, correct in first.items()
+    ]
+
+
+def _some(evaluation: EvalSet, rows: slice) -> EvalSet:
+    return dataclasses.replace(
+        evaluation,
+        image=evaluation.image[rows],
+        label=evaluation.label[rows],
+        index=evaluation.index[rows],
     )
-    return {
-        name: accuracy_of(
-            Classifier(Normalize(mean, std), network).eval(),
-            few,
-            sigma=sigma,
-            title=f"accuracy with normalisation {name}",
-        )
-        for name, (mean, std) in kinds.items()
-    }
+
+
+def accuracy_of(module: nn.Module, evaluation: EvalSet, *, sigma: float = 0.0) -> float:
+    """The share of images whose single noisy copy `module` classifies correctly."""
+    return float(answers(module, evaluation, sigma=sigma).mean())
 
 
 @torch.inference_mode()
-def accuracy_of(
-    module: nn.Module,
-    evaluation: EvalSet,
-    *,
-    sigma: float = 0.0,
-    batch: int = 50,
-    title: str = "accuracy",
-) -> float:
-    """The share of images whose single noisy copy `module` classifies correctly; each call draws
-    the same noise.
+def answers(
+    module: nn.Module, evaluation: EvalSet, *, sigma: float = 0.0, batch: int = 50
+) -> np.ndarray:
+    """(N,) bool: whether `module` classifies a single noisy copy of each image correctly.
+
+    Each call draws the same noise, so that the answers of two networks can be compared image by
+    image.
     """
     device = runtime.devices(runtime.from_environment().device)[0]
     module = module.to(device)
     generator = torch.Generator().manual_seed(0)
-    correct = 0
-    with progress(title, len(evaluation.label), "images") as bar:
-        for start in range(0, len(evaluation.label), batch):
-            x = data.to_tensor(evaluation.image[start : start + batch])
-            x = x + sigma * torch.randn(x.shape, generator=generator)
-            predicted = module(x.to(device)).argmax(dim=1).cpu().numpy()
-            correct += int((predicted == evaluation.label[start : start + batch]).sum())
-            bar.advance(len(x))
+    correct = []
+    for start in range(0, len(evaluation.label), batch):
+        x = data.to_tensor(evaluation.image[start : start + batch])
+        x = x + sigma * torch.randn(x.shape, generator=generator)
+        predicted = module(x.to(device)).argmax(dim=1).cpu().numpy()
+        correct.append(predicted == evaluation.label[start : start + batch])
     module.to("cpu")
-    return correct / len(evaluation.label)
+    return np.concatenate(correct)

@@ -2,21 +2,23 @@
 
 import hashlib
 import json
-import os
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from aces import files
 from aces.errors import InputError
+from aces.networks import reading
 from aces.networks.registry import build
 
-# safetensors writes several metadata entries in no fixed order, one entry has no order: so all of
+# safetensors writes several metadata entries in no fixed order. One entry has no order, so all of
 # ours is one.
-_HEADER = "aces"
+_HEADER = reading.OWN_HEADER
 
 
 def save_model(
@@ -27,7 +29,8 @@ def save_model(
     num_classes: int,
     mean: Sequence[float],
     std: Sequence[float],
-    **metadata,
+    options: Mapping[str, Any] | None = None,
+    **metadata: object,
 ) -> None:
     """Write `module`, built by `build(arch, ...)`, so that `load_model` builds it again.
 
@@ -40,55 +43,80 @@ def save_model(
         "std": json.dumps(list(std)),
         **{key: str(value) for key, value in metadata.items()},
     }
+    if options:
+        header["options"] = json.dumps(options, sort_keys=True)
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in module.state_dict().items()
     }
     data = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    files.write_bytes(path, data)
 
 
 def load_model(path: str | Path) -> nn.Module:
     """The network that `save_model` wrote, in evaluation mode, on the CPU."""
-    header = read_metadata(path)
-    module = build(
-        header["arch"],
-        num_classes=int(header["num_classes"]),
-        mean=json.loads(header["mean"]),
-        std=json.loads(header["std"]),
+    path = Path(path)
+    recipe = _recipe(read_metadata(path), path)
+    state = reading.checked_tensors(reading.read_safetensors(path), path)
+    misfit = InputError(
+        f"{path} does not fit the network {recipe['arch']!r} of this version: train or import it "
+        "again"
     )
+    with torch.device("meta"):  # before memory is taken for a network that the file does not hold
+        expected = build(**recipe).state_dict()
+    if not _fits(expected, state):
+        raise misfit
+    reading.check_kinds(expected, state, path)
+    module = build(**recipe)
     try:
-        module.load_state_dict(safetensors.torch.load_file(path))
+        module.load_state_dict(state)
     except RuntimeError:
-        raise InputError(
-            f"{path} does not fit the network {header['arch']!r} of this version: train or import it "
-            "again"
-        ) from None
+        raise misfit from None
     return module.eval()
+
+
+def _fits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:
+    return expected.keys() == given.keys() and all(
+        expected[name].shape == given[name].shape for name in expected
+    )
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
     """What `save_model` noted beside the weights: arch, num_classes, mean, std, and the rest."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(_HEADER)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path} does not exist: run `dvc repro`, or `aces import` a checkpoint"
-        ) from None
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(
-            f"{path} is not a safetensors file ({error}): `aces import` converts other files"
-        ) from None
+    header = reading.read_own_header(Path(path))
     if header is None:
         raise InputError(
             f"{path} is a safetensors file of another project: convert it with `aces import`"
         )
-    return json.loads(header)
+    return header
+
+
+def _recipe(header: Mapping[str, str], path: Path) -> dict[str, Any]:
+    """The arguments of `build` in a header; InputError where one is missing or makes no sense."""
+    try:
+        recipe: dict[str, Any] = {
+            "arch": header["arch"],
+            "num_classes": int(header["num_classes"]),
+            "mean": [float(value) for value in json.loads(header["mean"])],
+            "std": [float(value) for value in json.loads(header["std"])],
+        }
+        if "options" in header:
+            recipe["options"] = dict(json.loads(header["options"]))
+        mean, std = recipe["mean"], recipe["std"]
+        sound = (
+            2 <= recipe["num_classes"] <= 10**6
+            and 0 < len(mean) == len(std) <= 64
+            and all(map(math.isfinite, (*mean, *std)))
+            and min(std) > 0
+        )
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError):
+        sound = False
+    if not sound:
+        raise InputError(
+            f"{path} has a damaged header (arch, num_classes, mean or std): train or import the "
+            "network again"
+        )
+    return recipe
 
 
 def fingerprint(module: nn.Module) -> str:

@@ -1,51 +1,55 @@
 """The files that hold weights: what each published project saves, reduced to one state dict.
 
-| project                                        | file                                                     |
-|------------------------------------------------|----------------------------------------------------------|
-| Cohen et al., SmoothAdv, Consistency, ACES     | `{epoch, arch, state_dict, optimizer}`                   |
-| MACER                                          | `{net, epoch}`                                           |
-| LaNet                                          | `{epoch, model_state_dict, optimizer_state_dict}`        |
-| torchvision, timm, plain state dicts           | `{name: tensor}`, as pickle or safetensors               |
-| this project                                   | safetensors with a header                                |
+| project                                    | file                                              |
+|--------------------------------------------|---------------------------------------------------|
+| Cohen et al., SmoothAdv, Consistency, ACES | `{epoch, arch, state_dict, optimizer}`            |
+| MACER                                      | `{net, epoch}`                                    |
+| LaNet                                      | `{epoch, model_state_dict, optimizer_state_dict}` |
+| akamaster/pytorch_resnet_cifar10           | `{best_prec1, state_dict}`                        |
+| IntelLabs/distiller                        | `{arch, compression_sched, state_dict, ...}`      |
+| torchvision, timm, plain state dicts       | `{name: tensor}`, as pickle or safetensors        |
+| this project                               | safetensors with a header                         |
 
-Pickles are read with `weights_only=True` alone: a file that holds anything but tensors and plain
-values is refused before any of it runs.
+A state dict is also found under the other usual names (CONTAINERS), and where a file has a single
+dictionary of tensors, whatever it is called.
 """
 
 import json
-import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import safetensors
-import safetensors.torch
-import torch
 from torch import Tensor
 
 from aces.errors import InputError
-from aces.networks.files import read_metadata
+from aces.networks import reading
 
-SMOOTHING, MACER, LANET, PLAIN, OWN = (
-    "Cohen et al.",
-    "MACER",
-    "LaNet",
-    "state dict",
-    "ACES safetensors",
+SMOOTHING, MACER, LANET = "Cohen et al.", "MACER", "LaNet"
+AKAMASTER, DISTILLER = "akamaster/pytorch_resnet_cifar10", "IntelLabs/distiller"
+PLAIN, OWN = "state dict", "ACES safetensors"
+# In the header of a file whose normalisation was chosen by rule, without images to try it on.
+UNCHECKED = "unchecked"
+CONTAINERS = (  # where files keep the state dict, the averaged weights first
+    "state_dict_ema",
+    "ema_state_dict",
+    "params_ema",
+    "state_dict",
+    "net",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "network",
+    "weights",
+    "params",
+    "state",
 )
-UNCHECKED = (
-    "unchecked"  # in the header of a file that was imported by rule, without images to try it on
-)
-PREFIXES = (
-    "module.",
-    "1.",
-    "model.",
-    "network.",
-)  # DataParallel, Sequential(normalise, network), common wrappers
+_MEANS, _STDS = ("mean", "mu", "new_mean", "image_mean"), ("std", "sigma", "new_std", "image_std")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A state dict without prefixes, and what its file says about it."""
+    """A state dict without common prefixes, and what its file says about it."""
 
     format: str
     state: dict[str, Tensor]
@@ -57,92 +61,108 @@ class Weights:
 
 def read_weights(path: str | Path) -> Weights:
     """Read any of the formats above."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"checkpoint {path} does not exist: give the path of a file")
-    if path.suffix == ".safetensors":
+    path = existing(path)
+    if reading.is_safetensors(path):
         return _read_safetensors(path)
-    tree = _unpickle(path)
+    tree = reading.read_tree(path)
     if not isinstance(tree, dict):
         raise InputError(f"checkpoint {path} holds a {type(tree).__name__}: expected a state dict")
-    if isinstance(tree.get("state_dict"), dict):
-        arch = tree.get("arch")
-        return _weights(path, SMOOTHING if arch else PLAIN, tree["state_dict"], arch=arch)
-    if isinstance(tree.get("net"), dict):
-        return _weights(path, MACER, tree["net"])
-    if isinstance(tree.get("model_state_dict"), dict):
-        return _weights(
-            path,
-            LANET if "stem.0.weight" in tree["model_state_dict"] else PLAIN,
-            tree["model_state_dict"],
-        )
-    return _weights(path, PLAIN, tree)
+    arch = tree.get("arch") if isinstance(tree.get("arch"), str) else None
+    container, state = _state_dict(tree, path)
+    return _weights(path, _format(tree, container, state), state, arch=arch)
 
 
-def _read_safetensors(path: Path) -> Weights:
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            own = "aces" in (file.metadata() or {})
-        state = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(
-            f"checkpoint {path} is damaged or truncated ({error}): get it again"
-        ) from None
-    if not own:
-        return _weights(path, PLAIN, state)
-    header = read_metadata(path)
-    mean, std = (tuple(json.loads(header[part])) for part in ("mean", "std"))
-    return _weights(
-        path,
-        OWN,
-        state,
-        arch=header["arch"],
-        mean=mean,
-        std=std,
-        checked=header.get("normalization") != UNCHECKED,
+def _format(tree: Mapping[Any, Any], container: str | None, state: Mapping[str, Tensor]) -> str:
+    """Which project wrote a file, by the names in it."""
+    if container == "net" and "acc" not in tree:  # kuangliu/pytorch-cifar has {net, acc, epoch}
+        return MACER
+    if container == "model_state_dict" and "stem.0.weight" in state:
+        return LANET
+    if container == "state_dict" and "compression_sched" in tree:
+        return DISTILLER
+    if container == "state_dict" and "best_prec1" in tree and "module.linear.weight" in state:
+        return AKAMASTER
+    return SMOOTHING if container == "state_dict" and isinstance(tree.get("arch"), str) else PLAIN
+
+
+def existing(path: str | Path) -> Path:
+    """The path, if it is a file that can be read."""
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"checkpoint {path} {what}: give the path of a file")
+    return path
+
+
+def _state_dict(tree: dict[Any, Any], path: Path) -> tuple[str | None, dict[str, Tensor]]:
+    """The dictionary of tensors in a file, and the name it has there."""
+    if _is_state(tree):
+        return None, tree
+    for name in (*CONTAINERS, *tree):
+        if _is_state(tree.get(name)) and (name in CONTAINERS or _alone(tree)):
+            return name, tree[name]
+    raise InputError(
+        f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(tree)[:5]))}): "
+        "expected a state dict, or one under state_dict, net or model_state_dict"
     )
 
 
-def _unpickle(path: Path):
+def _is_state(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and len(value) > 0
+        and all(isinstance(name, str) for name in value)
+        and all(isinstance(tensor, Tensor) for tensor in value.values())
+    )
+
+
+def _alone(tree: dict[Any, Any]) -> bool:
+    return sum(map(_is_state, tree.values())) == 1
+
+
+def _read_safetensors(path: Path) -> Weights:
+    header = reading.read_own_header(path)
+    state = reading.read_safetensors(path)
+    if header is None:
+        return _weights(path, PLAIN, state)
+    known: dict[str, Any] = {"arch": header.get("arch")}
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if "truncated" in str(error):
-            raise InputError(f"checkpoint {path} is damaged or truncated: get it again") from None
-        reasons = [line.strip() for line in str(error).splitlines() if "nsupported" in line]
+        known |= {part: tuple(json.loads(header[part])) for part in ("mean", "std")}
+    except (KeyError, TypeError, ValueError):
         raise InputError(
-            f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was run "
-            f"({reasons[0] if reasons else 'not a pickle of tensors'}): where you trust it, save its "
-            "state dict alone, `torch.save(model.state_dict(), ...)`"
+            f"checkpoint {path} has a damaged header: train or import the network again"
         ) from None
-    except Exception as error:  # each kind of damage raises another exception in torch
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(
-            f"checkpoint {path} is damaged or truncated ({reason}): get it again"
-        ) from None
+    return _weights(path, OWN, state, checked=header.get("normalization") != UNCHECKED, **known)
 
 
-def _weights(path: Path, format: str, state: dict, **known) -> Weights:
-    strangers = [name for name, value in state.items() if not isinstance(value, Tensor)]
-    if strangers or not state:
-        raise InputError(
-            f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(state)[:5]))}): "
-            "expected a state dict, or one under state_dict, net or model_state_dict"
-        )
-    if "normalize.mean" in state:  # the state dict of a network of ours
-        known = {
-            part: tuple(state[f"normalize.{part}"].flatten().tolist()) for part in ("mean", "std")
-        } | known
-        state = {
-            name: tensor for name, tensor in state.items() if not name.startswith("normalize.")
-        }
-    return Weights(format=format, state=_without_prefix(state), **known)
+def _weights(path: Path, format: str, state: Mapping[str, Tensor], **known) -> Weights:
+    tensors = reading.checked_tensors(state, path)
+    tensors, recorded = _without_normalization(tensors)
+    return Weights(format=format, state=tensors, **(recorded | known))
 
 
-def _without_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    for prefix in PREFIXES:
-        if all(name.startswith(prefix) for name in state):
-            return _without_prefix(
-                {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-            )
-    return state
+def _without_normalization(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, tuple]]:
+    """Take out a normalisation that was saved with the network, such as `normalize.mean`."""
+    for mean_leaf, std_leaf in zip(_MEANS, _STDS, strict=True):
+        for name in state:
+            prefix, _, leaf = name.rpartition(".")
+            other = f"{prefix}.{std_leaf}".removeprefix(".")
+            if leaf != mean_leaf or other not in state:
+                continue
+            mean, std = (tuple(state[key].flatten().tolist()) for key in (name, other))
+            if len(mean) == len(std) and len(mean) in (1, 3) and min(std) > 0:
+                rest = {key: tensor for key, tensor in state.items() if key not in (name, other)}
+                return rest, {"mean": mean, "std": std}
+    return state, {}
+
+
+def without_prefix(state: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The state dict without the first component of its names, if all of them share it.
+
+    Wrappers add one each: `module.` (DataParallel), `1.` (a Sequential of normalisation and
+    network), `model.`, `_orig_mod.` (compiled networks).
+    """
+    first = next(iter(state), "").partition(".")[0] + "."
+    if first == "." or not all(name.startswith(first) for name in state):
+        return None
+    return {name.removeprefix(first): tensor for name, tensor in state.items()}

@@ -3,6 +3,7 @@ their units.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 
 class Normalize(nn.Module):
     """(x - mean) / std per channel; x: (N, C, H, W) in [0, 1]. A std of ones only centres."""
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]):
         super().__init__()
@@ -24,7 +28,9 @@ class Normalize(nn.Module):
 class Classifier(nn.Module):
     """A network with its normalisation: [0, 1] pixels (N, C, H, W) -> logits (N, K)."""
 
-    recipe: dict | None = None  # the arguments with which `build` makes such a network again
+    recipe: dict[str, Any] | None = (
+        None  # the arguments with which `build` makes such a network again
+    )
 
     def __init__(self, normalize: Normalize, network: nn.Module):
         super().__init__()

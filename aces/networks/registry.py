@@ -1,16 +1,31 @@
-"""Networks by name: our own, any torchvision classifier, any timm model as `timm/<name>`."""
+"""Networks by name.
+
+| name                       | network                                                          |
+|----------------------------|------------------------------------------------------------------|
+| `small`, `lanet`, ...      | one of ARCHITECTURES                                             |
+| `cifar_resnet<depth>`      | a ResNet for 32x32 images, see `cifar_resnet`                    |
+| `torchvision/<name>`       | a classifier of torchvision; its plain name works too            |
+| `timm/<name>`              | a model of timm, where timm is installed                         |
+| `hf/<repository>`          | an image classifier of Hugging Face, see `huggingface`           |
+| `package.module:function`  | your own: `function(num_classes, channels)` returns a module     |
+| `torchscript`, `onnx`      | a program in a file, see `programs`; only `aces import` makes it |
+| `denoised`                 | a denoiser before a classifier, see `denoise`                    |
+"""
 
 import difflib
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
+from aces import extension
+from aces.console import warn
 from aces.errors import InputError, one_line
-from aces.networks.cifar_resnet import cifar_resnet20, cifar_resnet110
+from aces.networks import cifar_resnet, libraries
 from aces.networks.lanet import lanet
 from aces.networks.normalization import Classifier, Normalize
+from aces.networks.programs import PROGRAMS
 from aces.networks.small import small, small_core, tiny
 
 # name -> (num_classes, channels) -> network on normalised images
@@ -18,92 +33,142 @@ ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
     "small": small,
     "small-core": small_core,
     "tiny": tiny,
-    "cifar_resnet20": cifar_resnet20,
-    "cifar_resnet110": cifar_resnet110,
+    "cifar_resnet20": lambda num_classes, channels: _cifar("cifar_resnet20", num_classes, channels),
+    "cifar_resnet110": lambda num_classes, channels: _cifar(
+        "cifar_resnet110", num_classes, channels
+    ),
     "lanet": lanet,
 }
 
+Options = Mapping[str, Any]  # what a network needs beside its name; JSON
+
 
 def build(
-    arch: str, *, num_classes: int, mean: Sequence[float], std: Sequence[float]
+    arch: str,
+    *,
+    num_classes: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    options: Options | None = None,
 ) -> Classifier:
-    """A fresh network `arch`: [0, 1] pixels (N, C, H, W), C = len(mean) -> logits (N, num_classes)."""
-    classifier = Classifier(
-        Normalize(mean, std), _network(arch, num_classes=num_classes, channels=len(mean))
-    )
+    """A fresh network `arch`: [0, 1] pixels (N, C, H, W), C = len(mean) -> logits (N, num_classes).
+
+    `options` is what a saved network of another library needs to be built again; `save_model` keeps
+    it.
+    """
+    network = _network(arch, num_classes=num_classes, channels=len(mean), options=options or {})
+    classifier = Classifier(Normalize(mean, std), network)
     classifier.recipe = {
         "arch": arch,
         "num_classes": num_classes,
         "mean": tuple(mean),
         "std": tuple(std),
     }
+    kept = dict(options or {}) | own_source(arch)
+    if kept:
+        classifier.recipe["options"] = kept
     return classifier
+
+
+def is_known(arch: str) -> bool:
+    """Whether `build` would know the name, as far as that can be said without building."""
+    if arch in ARCHITECTURES or cifar_resnet.design(arch) is not None:
+        return True
+    if arch.startswith("timm/"):
+        return libraries.is_timm(arch.removeprefix("timm/"))
+    if arch.startswith("hf/") or extension.is_reference(arch):
+        return True
+    return libraries.is_torchvision(arch.removeprefix("torchvision/"))
 
 
 @torch.inference_mode()
 def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> None:
-    """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W);
-    nothing is computed.
+    """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W).
+
+    Nothing is computed: the network is made without memory for its weights.
     """
     with torch.device("meta"):
-        network = _network(arch, num_classes=num_classes, channels=shape[0]).eval()
+        network = _network(arch, num_classes=num_classes, channels=shape[0], options={}).eval()
         try:
             network(torch.zeros((2, *shape)))
         except NotImplementedError:
             return  # an operation that cannot be tried without computing it
         except Exception as error:
             raise InputError(
-                f"arch={arch!r} does not take images of shape {shape}: {one_line(error)}; choose another "
-                "network"
+                f"arch={arch!r} does not take images of shape {shape}: {one_line(error)}; choose "
+                "another network"
             ) from None
 
 
-def _network(arch: str, *, num_classes: int, channels: int) -> nn.Module:
+def _network(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.Module:
     if arch in ARCHITECTURES:
         return ARCHITECTURES[arch](num_classes, channels)
-    if arch.startswith("timm/"):
-        return _timm(arch, num_classes=num_classes, channels=channels)
-    return _torchvision(arch, num_classes=num_classes, channels=channels)
+    if cifar_resnet.design(arch) is not None:
+        return _cifar(arch, num_classes, channels)
+    if extension.is_reference(arch):
+        return _own(arch, num_classes=num_classes, channels=channels, options=options)
+    if arch in PROGRAMS and "size" in options:
+        return PROGRAMS[arch](int(options["size"]))
+    library, slash, name = arch.partition("/")
+    if library == "timm" and slash:
+        return libraries.timm_network(name, num_classes=num_classes, channels=channels)
+    name = name if library == "torchvision" and slash else arch
+    if libraries.is_torchvision(name):
+        return libraries.torchvision_network(name, num_classes=num_classes, channels=channels)
+    raise InputError(_unknown(arch))
 
 
-def _timm(arch: str, *, num_classes: int, channels: int) -> nn.Module:
+def _cifar(name: str, num_classes: int, channels: int) -> nn.Module:
+    design = cifar_resnet.design(name)
+    assert design is not None, name
+    return cifar_resnet.CifarResNet(design, num_classes=num_classes, channels=channels)
+
+
+def _own(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.Module:
+    """The network of a function of the user's; a source that changed since it was saved is said."""
+    function = extension.resolve(arch, what="arch")
     try:
-        timm = importlib.import_module("timm")
-    except ModuleNotFoundError:
+        network = function(num_classes=num_classes, channels=channels)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's function does
         raise InputError(
-            f"arch={arch!r} needs timm, which is not installed: `pip install timm`"
-        ) from None
-    name = arch.removeprefix("timm/")
-    if not timm.is_model(name):
-        close = difflib.get_close_matches(name, timm.list_models(), n=3)
+            f"arch={arch!r} failed ({type(error).__name__}: {one_line(error)}): expected a "
+            "function "
+            "that takes num_classes and channels and returns a torch module"
+        ) from error
+    if not isinstance(network, nn.Module):
         raise InputError(
-            f"arch={arch!r} is not a model of timm {timm.__version__}"
-            + (f": did you mean timm/{', timm/'.join(close)}?" if close else "")
+            f"arch={arch!r} returned a {type(network).__name__}: expected a torch module from "
+            "normalised images (N, C, H, W) to logits (N, num_classes)"
         )
-    return timm.create_model(name, num_classes=num_classes, in_chans=channels)
+    before, now = options.get("source"), extension.source_digest(function)
+    if before and before != now:
+        warn(
+            f"the source of {arch} has changed since its weights were saved: its answers may "
+            "differ "
+            "from what was measured then; train it again, or restore the source"
+        )
+    return network
 
 
-def _torchvision(arch: str, *, num_classes: int, channels: int) -> nn.Module:
-    from aces.vision import torchvision
+def own_source(arch: str) -> dict[str, str]:
+    """The digest of the file that an architecture of the user's comes from, for the saved "
+    "header."""
+    if not extension.is_reference(arch):
+        return {}
+    source = extension.source_digest(extension.resolve(arch, what="arch"))
+    return {"source": source} if source else {}
 
-    names = torchvision.models.list_models(module=torchvision.models)  # classifiers only
-    if arch not in names:
-        close = difflib.get_close_matches(arch, [*ARCHITECTURES, *names], n=3)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
-        raise InputError(
-            f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, the classifiers of "
-            "torchvision, and timm/<name>"
-        )
-    if channels != 3:
-        raise InputError(
-            f"arch={arch!r} is a torchvision network for 3 channels; the images have {channels}: "
-            f"take one of {', '.join(ARCHITECTURES)}"
-        )
-    # These two would give a tuple in training mode; their second classifiers are not used. They
-    # turn the usual normalisation into the one they were published with, (x - 1/2) / (1/2).
-    options = (
-        {"aux_logits": False, "init_weights": True, "transform_input": True}
-        if arch in ("inception_v3", "googlenet")
-        else {}
+
+def _unknown(arch: str) -> str:
+    names = [*ARCHITECTURES, *libraries.torchvision_names()]
+    close = difflib.get_close_matches(arch.removeprefix("torchvision/"), names, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return (
+        f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, "
+        "cifar_resnet<depth> "
+        "(-a for shortcuts without parameters), torchvision/<name>, timm/<name>, hf/<repository> "
+        "and "
+        "package.module:function"
     )
-    return torchvision.models.get_model(arch, weights=None, num_classes=num_classes, **options)

@@ -1,5 +1,6 @@
 """Small residual networks that train in minutes on two cores."""
 
+import itertools
 from collections.abc import Sequence
 
 import torch.nn.functional as F
@@ -37,7 +38,7 @@ class SmallResNet(nn.Module):
             nn.ReLU(),
         )
         self.blocks = nn.Sequential(
-            *(ResidualBlock(a, b, stride=2) for a, b in zip(widths, widths[1:]))
+            *(ResidualBlock(a, b, stride=2) for a, b in itertools.pairwise(widths))
         )
         self.head = nn.Linear(widths[-1], num_classes)
 

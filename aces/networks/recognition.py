@@ -1,0 +1,245 @@
+"""Which network a state dict belongs to: found from the names and shapes of its tensors.
+
+What a file says about itself is a hint. The names of the same network differ between projects
+(`linear` or `fc`, `shortcut` or `downsample`, any wrapper's prefix). A network fits if its tensors
+have the same names and shapes after these are accounted for, or the same kinds and shapes in the
+same order.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aces.errors import InputError
+from aces.networks import cifar_resnet
+from aces.networks.formats import LANET, MACER, Weights, without_prefix
+from aces.networks.reading import COUNTER
+from aces.networks.registry import ARCHITECTURES, build, is_known
+
+# The selection networks of ACES: two outputs.
+SELECTION = {"cifar_resnet110_binary": "cifar_resnet110"}
+USUAL = {MACER: "cifar_resnet110", LANET: "lanet"}
+# Tried, besides our own, for a state dict that does not say what it is.
+FAMILIES = (
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "efficientnet_b0",
+    "efficientnet_b7",
+)
+# Second classifiers, which are in torchvision's files and not in our networks.
+SECOND_HEADS = {"inception_v3": ("AuxLogits.",), "googlenet": ("aux1.", "aux2.")}
+_SYNONYMS = (
+    (re.compile(r"^(?:linear|classifier|head|out|output)\.(weight|bias)$"), r"fc.\1"),
+    (re.compile(r"\.shortcut\."), ".downsample."),
+    (re.compile(r"\.skip\."), ".downsample."),
+)
+
+State = dict[str, Tensor]
+
+
+class Match(NamedTuple):
+    """A network that fits, with the state dict under the names of our network."""
+
+    arch: str
+    state: State
+    last: str  # the last tensor: one value, or one row, for each output
+    by_order: bool  # whether the names told nothing, and the order of the tensors did
+
+
+def recognise(
+    weights: Weights, path: Path, *, asked: str | None, num_classes: int, channels: int
+) -> list[Match]:
+    """The networks that fit: one, or several that differ in what has no parameters.
+
+    `asked` is the name the user gives; InputError if the file does not hold that network.
+    """
+    levels = list(_levels(weights.state))
+    names = [asked] if asked else list(_candidates(weights, path, channels=channels))
+    found = _first_fit(names, levels, num_classes=num_classes, channels=channels)
+    if found is None:
+        raise InputError(_explain(weights, path, asked=asked, channels=channels, levels=levels))
+    given = len(found.state[found.last])
+    if given != num_classes:
+        raise InputError(
+            f"checkpoint {path} has {given} outputs, expected {num_classes}: it was trained for "
+            "other classes than the dataset's"
+        )
+    others = [] if asked else _same_parameters(found)
+    return [found, *others]
+
+
+def skeleton(arch: str, *, num_classes: int, channels: int) -> State:
+    """The names and shapes of a network's tensors, without memory for them."""
+    with torch.device("meta"):
+        ones = (1.0,) * channels
+        network = build(arch, num_classes=num_classes, mean=ones, std=ones).network
+    return _relevant(network.state_dict(), arch)
+
+
+def _levels(state: State) -> Iterator[State]:
+    """The state dict as it is, then without one wrapper's prefix after another."""
+    level: State | None = state
+    while level is not None:
+        yield level
+        level = without_prefix(level)
+
+
+def _candidates(weights: Weights, path: Path, *, channels: int) -> Iterator[str]:
+    """Names of networks to try, the likely ones first."""
+    recorded = SELECTION.get(weights.arch or "", weights.arch)
+    for name in (recorded, f"timm/{recorded}", USUAL.get(weights.format)):
+        if name and is_known(name):
+            yield name
+    yield from _cifar_resnets(weights.state)
+    yield from (name for name in ARCHITECTURES if cifar_resnet.design(name) is None)
+    if channels == 3:
+        yield from _by_file_name(path.name)
+        yield from FAMILIES
+
+
+def _by_file_name(name: str) -> list[str]:
+    """torchvision's files begin with the network's name: resnet50-0676ba61.pth."""
+    from aces.vision import torchvision
+
+    names = torchvision.models.list_models(module=torchvision.models)
+    return sorted((known for known in names if name.startswith(known)), key=len, reverse=True)
+
+
+def _cifar_resnets(state: State) -> Iterator[str]:
+    """The CIFAR ResNet whose depth, width and shortcuts the shapes tell."""
+    kernels = [tuple(tensor.shape) for tensor in state.values() if tensor.ndim == 4]
+    main = [shape for shape in kernels if shape[2:] == (3, 3)]
+    blocks = cifar_resnet.blocks_of(len(main) + 1)
+    if blocks is None:
+        return
+    width = min(shape[0] for shape in main)  # of the first stage
+    shortcut = "" if len(kernels) > len(main) else "-a"
+    yield cifar_resnet.Design(blocks, width, shortcut).name
+
+
+def _same_parameters(match: Match) -> list[Match]:
+    """Networks with the same tensors that compute something else: padding in other places."""
+    if not cifar_resnet.design(match.arch) or not match.arch.endswith("-a"):
+        return []
+    return [match._replace(arch=f"{match.arch}-end")]
+
+
+def _first_fit(
+    names: list[str], levels: list[State], *, num_classes: int, channels: int
+) -> Match | None:
+    skeletons: dict[str, State] = {}
+    for by_order in (False, True):
+        for name in names:
+            if name not in skeletons:
+                skeletons[name] = skeleton(name, num_classes=num_classes, channels=channels)
+            expected = skeletons[name]
+            for level in levels:
+                given = _relevant(level, name)
+                state = _in_order(expected, given) if by_order else _by_name(expected, given)
+                if state is not None:
+                    counters = _counters(level) if not by_order else {}
+                    return Match(name, state | counters, next(reversed(expected)), by_order)
+    return None
+
+
+def _by_name(expected: State, given: State) -> State | None:
+    """The given tensors under the expected names, if names and shapes agree."""
+    for state in (given, _renamed(given)):
+        if state.keys() == expected.keys() and all(
+            expected[name].shape[1:] == state[name].shape[1:] for name in expected
+        ):
+            return {name: state[name] for name in expected}
+    return None
+
+
+def _renamed(state: State) -> State:
+    names = {}
+    for name in state:
+        new = name
+        for pattern, replacement in _SYNONYMS:
+            new = pattern.sub(replacement, new)
+        names[new] = state[name]
+    return names
+
+
+def _in_order(expected: State, given: State) -> State | None:
+    """The given tensors under the expected names, if kinds and shapes agree one after another."""
+    if len(expected) != len(given):
+        return None
+    pairs = list(zip(expected.items(), given.items(), strict=True))
+    for place, ((name, wanted), (other, tensor)) in enumerate(pairs):
+        same_kind = name.rpartition(".")[2] == other.rpartition(".")[2]
+        last = place >= len(pairs) - 2  # the layer whose first size is the number of classes
+        shapes = (wanted.shape[1:], tensor.shape[1:]) if last else (wanted.shape, tensor.shape)
+        if not same_kind or shapes[0] != shapes[1]:
+            return None
+    return {name: tensor for (name, _), (_, tensor) in pairs}
+
+
+def _relevant(state: State, arch: str) -> State:
+    """Without the second classifiers we do not build, and without the batch counters."""
+    heads = SECOND_HEADS.get(arch.removeprefix("torchvision/"), ())
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if not name.startswith(heads) and not name.endswith(COUNTER)
+    }
+
+
+def _counters(state: State) -> State:
+    return {name: tensor for name, tensor in state.items() if name.endswith(COUNTER)}
+
+
+def _explain(
+    weights: Weights, path: Path, *, asked: str | None, channels: int, levels: list[State]
+) -> str:
+    """Why nothing fits, as one line."""
+    recorded = SELECTION.get(weights.arch or "", weights.arch)
+    if asked:
+        others = _candidates(weights, path, channels=channels)
+        other = _first_fit(list(others), levels, num_classes=10, channels=channels)
+        if other is not None:
+            return (
+                f"checkpoint {path} holds {other.arch}, not arch={asked!r}: set the arch to "
+                f"{other.arch}"
+            )
+    arch = asked or (recorded if recorded and is_known(recorded) else USUAL.get(weights.format))
+    if arch is None:
+        known = ", ".join((*ARCHITECTURES, *FAMILIES))
+        called = f", which it calls {weights.arch!r}" if weights.arch else ""
+        return (
+            f"checkpoint {path} does not say which network it holds{called}, and it is none of "
+            f"{known} "
+            "nor another CIFAR ResNet: if it is whole, name its arch (--arch)"
+        )
+    expected = skeleton(arch, num_classes=10, channels=channels)
+    given = max(
+        (_relevant(level, arch) for level in levels),
+        key=lambda level: len(level.keys() & expected.keys()),
+    )
+    problems = {
+        "are missing": [name for name in expected if name not in given],
+        "are unexpected": [name for name in given if name not in expected],
+        "have another shape": [
+            name
+            for name, tensor in expected.items()
+            if name in given and tensor.shape[1:] != given[name].shape[1:]
+        ],
+    }
+    found = [
+        f"{len(names)} {what} ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
+        for what, names in problems.items()
+        if names
+    ]
+    return (
+        f"checkpoint {path} does not fit {arch}, keys: {'; '.join(found)}: is the file whole, and "
+        "its "
+        "arch right?"
+    )
