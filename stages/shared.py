@@ -45,8 +45,7 @@ def train(
         method=method,
         sigma=sigma,
         seed=params.seed,
-        device=runtime.from_environment().device,
-        scratch=paths.scratch() / "training",
+        runtime=runtime.from_environment(scratch=paths.scratch() / "training"),
         title=role,
         on_epoch=on_epoch,
     )

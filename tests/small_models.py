@@ -3,13 +3,13 @@ trained ones.
 """
 
 import functools
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from aces import ACES, data, networks, params, training
+from aces.runtime import Runtime
 from aces.training import gaussian, standard
 
 CLASSES = list("0123456789")
@@ -90,18 +90,16 @@ def digits_model(theta: float = 0.6) -> ACES:
     for role, loss in (("core", standard.loss), ("certify", gaussian.loss)):
         torch.manual_seed(0)
         network = networks.build("tiny", num_classes=10, mean=info.mean, std=info.std)
-        with tempfile.TemporaryDirectory() as scratch:
-            trained[role] = training.train_network(
-                network,
-                train,
-                settings=settings,
-                method=training.Method(role, loss),
-                sigma=SIGMA,
-                seed=0,
-                device="cpu",
-                scratch=Path(scratch),
-                title=role,
-            )
+        trained[role] = training.train_network(
+            network,
+            train,
+            settings=settings,
+            method=training.Method(role, loss),
+            sigma=SIGMA,
+            seed=0,
+            runtime=Runtime(device="cpu"),
+            title=role,
+        )
     return ACES(
         **trained, sigma=SIGMA, theta=theta, num_classes=10, classes=info.classes, shape=info.shape
     )

@@ -12,6 +12,7 @@ from aces import data, networks, params
 from aces.data import TrainSet
 from aces.errors import InputError
 from aces.networks import fingerprint
+from aces.runtime import Runtime
 from aces.training import Loss, Method, methods, train_network
 from aces.training.augment import crop, draw_views
 from aces.training.schedule import decays, learning_rate
@@ -60,10 +61,10 @@ def train(network: nn.Module, images: TrainSet, scratch: Path, **changes) -> nn.
         "method": GAUSSIAN,
         "sigma": 0.25,
         "seed": 0,
-        "device": "cpu",
+        "runtime": Runtime(device="cpu", scratch=scratch),
         "title": "test",
     }
-    return train_network(network, images, scratch=scratch, **arguments | changes)
+    return train_network(network, images, **arguments | changes)
 
 
 def accuracy(network: nn.Module, images) -> float:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +13,12 @@ from torch import nn
 from aces import data, params
 from aces.errors import InputError
 from aces.networks import fingerprint
+from aces.runtime import Runtime
 from aces.tracking import StageRun
 from aces.training import Method, methods, train_network
 from aces.training.distributed import Group
-from aces.training.loop import _images_per_step
-from stages.networks import use_all_gpus
+from aces.training.loop import images_per_step
+from stages.shared import use_all_gpus
 
 SETTINGS = params.Train(
     epochs=3,
@@ -58,8 +60,7 @@ def run(folder: str, name: str, stop_after: int | None = None) -> tuple[nn.Modul
         method=METHODS[name],
         sigma=0.1,
         seed=0,
-        device="cpu",
-        scratch=f"{folder}/scratch",
+        runtime=Runtime(device="cpu", scratch=Path(folder) / "scratch"),
         title=name,
         on_epoch=on_epoch,
     )
@@ -154,7 +155,7 @@ def test_two_processes_go_on_after_a_kill(two, tmp_path):
 
 def test_a_batch_that_the_processes_cannot_share_is_refused():
     with pytest.raises(InputError, match="train.batch=64: expected a multiple of 3"):
-        _images_per_step(SETTINGS, methods.standard(), count=1000, group=Group(rank=0, size=3))
+        images_per_step(SETTINGS, methods.standard(), count=1000, group=Group(rank=0, size=3))
 
 
 if __name__ == "__main__":

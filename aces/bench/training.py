@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
 from aces import networks
 from aces.data import TrainSet, info
 from aces.params import Train
+from aces.runtime import Runtime
 from aces.training.loop import train_network
 from aces.training.methods import LOSSES, Method
 
@@ -59,7 +60,7 @@ def _measure() -> dict[str, float]:
             method=Method("gaussian", LOSSES["gaussian"]),
             sigma=0.25,
             seed=0,
-            scratch=Path(scratch),
+            runtime=Runtime(scratch=Path(scratch)),
             title="bench",
             on_epoch=watch.on_epoch,
         )

@@ -1,4 +1,4 @@
-"""Training: one loop, one file a method."""
+"""Training: one loop for all methods, one file for each of them."""
 
 from aces.training.loop import train_network
 from aces.training.methods import Batch, Loss, Method, resolve

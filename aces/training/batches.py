@@ -1,8 +1,9 @@
-"""What a training method is given and what it returns, and the noise that methods share."""
+"""What a training method is given and what it returns, and what the methods share."""
 
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -13,11 +14,13 @@ class Batch(NamedTuple):
     label: Tensor  # (B,) int64
     epoch: int = 0  # from 0
     decays: int = 0  # milestones of the schedule that have passed
+    label_smoothing: float = 0.0  # train.label_smoothing: the share given to all classes alike
 
 
 class Loss(NamedTuple):
-    """The loss to minimise, and the scores whose argmax is the prediction (for the training
-    accuracy).
+    """The loss to minimise, and the scores whose argmax is the prediction of each image.
+
+    The scores are used for the training accuracy only.
     """
 
     value: Tensor  # ()
@@ -40,3 +43,12 @@ def noisy_copies(image: Tensor, noise: Tensor) -> Tensor:
     clipped.
     """
     return (image + noise).flatten(0, 1)
+
+
+def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
+    """The mean cross-entropy of m copies of a batch, ordered as `noisy_copies` orders them.
+
+    logits: (m B, K) -> (). The labels are smoothed by `batch.label_smoothing`.
+    """
+    label = batch.label.repeat(len(logits) // len(batch.label))
+    return F.cross_entropy(logits, label, label_smoothing=batch.label_smoothing)

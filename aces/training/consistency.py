@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aces import params
-from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
+from aces.training.batches import Batch, Loss, cross_entropy, draw_noise, noisy_copies
 
 
 def loss(
@@ -25,7 +25,7 @@ def loss(
 ) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=settings.draws, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float()
-    value = F.cross_entropy(logits, batch.label.repeat(settings.draws))
+    value = cross_entropy(logits, batch)
     log_p = F.log_softmax(logits, dim=1).unflatten(0, (settings.draws, -1))
     value = (
         value + settings.weight * divergence(log_p).mean() + settings.eta * entropy(log_p).mean()

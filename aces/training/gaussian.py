@@ -1,10 +1,9 @@
 """Gaussian augmentation (Cohen et al., 2019): cross-entropy on one noisy copy of each image."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
+from aces.training.batches import Batch, Loss, cross_entropy, draw_noise, noisy_copies
 
 
 def loss(
@@ -12,4 +11,4 @@ def loss(
 ) -> Loss:
     noise = draw_noise(batch.image, sigma=sigma, draws=1, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float()
-    return Loss(F.cross_entropy(logits, batch.label), logits)
+    return Loss(cross_entropy(logits, batch), logits)

@@ -4,7 +4,8 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +16,38 @@ from aces.console import progress
 from aces.data import TrainSet
 from aces.errors import InputError
 from aces.params import Train
+from aces.runtime import Runtime
 from aces.training import distributed
-from aces.training.batches import Batch
-from aces.training.checkpoint import Checkpoint, code_digest, fingerprint
+from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
+from aces.training.checkpoint import Checkpoint, State, code_digest, training_key
 from aces.training.distributed import Group
 from aces.training.methods import Method
+from aces.training.optimizers import autocast, make_optimizer
 from aces.training.schedule import decays, learning_rate
-from aces.training.sources import open_source
+from aces.training.sources import mirrors, open_source
+from aces.training.whitening import IMAGES as WHITENING_IMAGES
+from aces.training.whitening import whiten_first_convolution
 
 LOOK_EVERY = 10  # steps between two looks at the loss: each look waits for the GPU
 
-OnEpoch = Callable[[int, dict[str, float]], None]
+Metrics = dict[str, float]
+OnEpoch = Callable[[int, Metrics], None]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What the weights depend on, apart from the network, the images and the device."""
+
+    settings: Train
+    method: Method
+    sigma: float
+    seed: int
+    title: str
+
+    def derive_seed(self, *parts: object) -> int:
+        """63 bits for these parts: different parts give independent streams."""
+        text = repr((self.seed, self.title, *parts))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def train_network(
@@ -36,66 +58,33 @@ def train_network(
     method: Method,
     sigma: float,
     seed: int,
-    device: str = "auto",
-    scratch: Path,
     title: str,
+    runtime: Runtime = Runtime(),
     on_epoch: OnEpoch | None = None,
 ) -> nn.Module:
     """Train `network` (pixels in [0, 1] -> logits) in place; it is returned on the CPU, in
     evaluation mode.
 
     The same arguments give the same weights on one machine, whether the run was interrupted or not:
-    after each epoch the state is kept in `scratch`, and all randomness is keyed by (seed, title,
-    epoch). `on_epoch(epoch, metrics)` gets the mean loss and accuracy over the epoch's training
-    batches and the last learning rate; a resumed run repeats the calls of the epochs it skips. The
-    last state stays, so the same training is not done twice, unless its code changed.
+    after each epoch the state is kept in `runtime.scratch`, and all randomness is keyed by (seed,
+    title, epoch). `on_epoch(epoch, metrics)` gets the mean loss and accuracy over the epoch's
+    training batches and the last learning rate; a resumed run repeats the calls of the epochs it
+    skips. The last state stays, so the same training is not done twice, unless its code changed.
 
     Started by `torchrun`, the processes share every batch, and only the first calls `on_epoch` and
-    writes to `scratch`.
+    writes to the scratch folder.
     """
-    device = distributed.choose_device(device)
+    device = distributed.choose_device(runtime.device)
     group = distributed.join(device)
-    images = (
-        data.image if isinstance(data.image, np.ndarray) else [str(path) for path in data.image]
-    )
-    checkpoint = Checkpoint(
-        scratch,
-        fingerprint(
-            settings,
-            method.name,
-            method.settings,
-            method.split,
-            sigma,
-            seed,
-            title,
-            device.type,
-            group.size,
-            networks.fingerprint(network),
-            images,
-            data.label,
-        ),
-    )
-    training = _Training(
-        network,
-        data,
-        settings=settings,
-        method=method,
-        sigma=sigma,
-        seed=seed,
-        title=title,
-        device=device,
-        group=group,
-    )
+    task = _Task(settings, method, sigma, seed, title)
+    checkpoint = Checkpoint(runtime.scratch, _key(task, network, data, device, group))
+    training = _Training(network, data, task, device, group)
     with checkpoint.locked() if group.main else nullcontext(), _reproducible(device):
-        history = training.restore(
-            distributed.from_main(checkpoint.read() if group.main else None, group)
-        )
-        remaining = settings.epochs - len(history)
-        with (
-            progress(title, remaining * training.images, "images")
-            if group.main
-            else nullcontext() as bar
-        ):
+        state = checkpoint.read() if group.main else None
+        history = training.restore(distributed.from_main(state, group))
+        images = (settings.epochs - len(history)) * training.images
+        shown = group.main and runtime.progress
+        with progress(title, images, "images") if shown else nullcontext() as bar:
             for epoch in range(settings.epochs):
                 if epoch == len(history):
                     history.append(training.run_epoch(epoch, bar))
@@ -106,6 +95,30 @@ def train_network(
     return network.cpu().eval()
 
 
+def _key(
+    task: _Task, network: nn.Module, data: TrainSet, device: torch.device, group: Group
+) -> str:
+    """The key of this training's state."""
+    array = isinstance(data.image, np.ndarray)
+    return training_key(
+        task.settings,
+        task.method.name,
+        task.method.settings,
+        task.method.split,
+        task.method.source,
+        task.sigma,
+        task.seed,
+        task.title,
+        device.type,
+        group.size,
+        networks.fingerprint(network),
+        data.image if array else [str(path) for path in data.image],
+        data.shape,
+        mirrors(data),
+        data.label,
+    )
+
+
 class _Training:
     """A network, its optimiser and its images, between two epochs."""
 
@@ -113,43 +126,34 @@ class _Training:
         self,
         network: nn.Module,
         data: TrainSet,
-        *,
-        settings: Train,
-        method: Method,
-        sigma: float,
-        seed: int,
-        title: str,
+        task: _Task,
         device: torch.device,
         group: Group,
     ):
-        self.settings, self.method, self.sigma, self.code = (
-            settings,
-            method,
-            sigma,
-            code_digest(method.loss, network),
-        )
-        self.seed, self.title, self.device, self.group = seed, title, device, group
-        self.batch = _images_per_step(settings, method, count=len(data.label), group=group)
-        self.steps = (
-            len(data.label) // self.batch
-        )  # the few images left over are others in every epoch
-        self.images = self.steps * self.batch
+        self.task, self.settings, self.device, self.group = task, task.settings, device, group
+        self.code = code_digest(task.method.loss, network)
         self.count = len(data.label)
+        self.batch = images_per_step(task.settings, task.method, count=self.count, group=group)
+        # An epoch has whole batches only; the few images left out are others in every epoch.
+        self.steps = self.count // self.batch
+        self.images = self.steps * self.batch
         self.source = open_source(data, device)
-        self.network = network.to(device, memory_format=torch.channels_last)
+        self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if task.settings.whitening:
+            self._whiten()
         self.parallel = distributed.parallel(network, group)
-        # Nesterov belongs to the one-cycle recipe; the published recipes are the schedule `step`
-        # with plain momentum.
-        nesterov = settings.schedule == "one-cycle" and settings.momentum > 0
-        self.optimizer = torch.optim.SGD(
-            network.parameters(),
-            lr=settings.lr,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=nesterov,
-        )
+        self.optimizer = make_optimizer(network, task.settings)
 
-    def state(self, history: list[dict]) -> dict:
+    def _whiten(self) -> None:
+        """Start with whitening filters, from the first images as the network will see them."""
+        rows = torch.arange(min(self.count, WHITENING_IMAGES))
+        seed = self.task.derive_seed("whitening")
+        image, _ = next(iter(self.source.batches(rows[None], seed=seed)))
+        generator = torch.Generator(self.device).manual_seed(seed)
+        noise = draw_noise(image, sigma=self.task.sigma, draws=1, generator=generator)
+        whiten_first_convolution(self.network, noisy_copies(image, noise))
+
+    def state(self, history: list[Metrics]) -> State:
         """What it takes to go on or, after the last epoch, the trained network and the code that
         trained it.
         """
@@ -160,7 +164,7 @@ class _Training:
         )
         return {"network": self.network.state_dict(), "history": history, **rest}
 
-    def restore(self, state: dict | None) -> list[dict]:
+    def restore(self, state: State | None) -> list[Metrics]:
         """Go on from `state`; the metrics of the epochs done. A network trained by other code is
         not taken.
         """
@@ -173,23 +177,23 @@ class _Training:
             self.optimizer.load_state_dict(state["optimizer"])
         return list(state["history"])
 
-    def run_epoch(self, epoch: int, bar) -> dict[str, float]:
+    def run_epoch(self, epoch: int, bar: Any) -> Metrics:
         """One pass over the images: the mean loss, the accuracy, the last learning rate."""
         self.parallel.train()
-        torch.manual_seed(
-            self._derive_seed(epoch, "network", self.group.rank)
-        )  # dropout and the like
+        # The global generator serves dropout and the like, the other one the noise.
+        torch.manual_seed(self.task.derive_seed(epoch, "network", self.group.rank))
         generator = torch.Generator(self.device).manual_seed(
-            self._derive_seed(epoch, "noise", self.group.rank)
+            self.task.derive_seed(epoch, "noise", self.group.rank)
         )
         totals, note = torch.zeros(2, dtype=torch.float64, device=self.device), ""
-        passed = decays(self.settings, epoch=epoch)
+        passed, rate = decays(self.settings, epoch=epoch), 0.0
         for step, (image, label) in enumerate(self._batches(epoch)):
             rate = learning_rate(self.settings, time=epoch + (step + 0.5) / self.steps)
-            totals += self._step(Batch(image, label, epoch, passed), rate, generator)
+            batch = Batch(image, label, epoch, passed, self.settings.label_smoothing)
+            totals += self._step(batch, rate, generator)
             if step % LOOK_EVERY == 0 or step == self.steps - 1:
                 loss = totals[0].item() / (step + 1)
-                self._check(loss, epoch)
+                self._check_loss(loss, epoch)
                 note = f"epoch {epoch + 1} of {self.settings.epochs}, loss {loss:.3f}"
             if bar is not None:
                 bar.advance(self.batch, note=note)
@@ -198,45 +202,42 @@ class _Training:
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """This process's share of the epoch's batches, in random order."""
-        generator = torch.Generator().manual_seed(self._derive_seed(epoch, "order"))
+        generator = torch.Generator().manual_seed(self.task.derive_seed(epoch, "order"))
         order = torch.randperm(self.count, generator=generator)[: self.images].view(
             self.steps, self.batch
         )
         share = order[:, self.group.rank :: self.group.size]
-        return self.source.batches(share, seed=self._derive_seed(epoch, "views"))
+        return self.source.batches(share, seed=self.task.derive_seed(epoch, "views"))
 
     def _step(self, batch: Batch, rate: float, generator: torch.Generator) -> Tensor:
-        """One step of SGD at learning rate `rate`: the loss and the accuracy, (2,)."""
+        """One step of the optimiser at learning rate `rate`: the loss and the accuracy, (2,)."""
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            loss = self.method.loss(
+        method = self.task.method
+        with autocast(self.device, self.settings):
+            loss = method.loss(
                 self.parallel,
                 batch,
-                sigma=self.sigma,
+                sigma=self.task.sigma,
                 generator=generator,
-                settings=self.method.settings,
+                settings=method.settings,
             )
+        _check_form(loss, batch, method)
         loss.value.backward()
         self.optimizer.step()
         correct = loss.scores.detach().argmax(1) == batch.label
         return torch.stack((loss.value.detach().double(), correct.double().mean()))
 
-    def _check(self, loss: float, epoch: int) -> None:
+    def _check_loss(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):
             raise InputError(
-                f"training {self.title}: the loss is {loss} in epoch {epoch + 1}: lower lr={self.settings.lr:g} "
-                f"of its training settings, or check the images"
+                f"training {self.task.title}: the loss is {loss} in epoch {epoch + 1}: lower "
+                f"lr={self.settings.lr:g} of its training settings, or check the images"
             )
 
-    def _derive_seed(self, *parts: object) -> int:
-        """63 bits for these parts: different parts give independent streams."""
-        text = repr((self.seed, self.title, *parts))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
-
-def _images_per_step(settings: Train, method: Method, *, count: int, group: Group) -> int:
+def images_per_step(settings: Train, method: Method, *, count: int, group: Group) -> int:
     """How many images a step takes, over all processes; all of a dataset smaller than the batch."""
     batch = min(settings.batch // method.split, count)
     if batch == 0 or batch % group.size != 0:
@@ -245,6 +246,30 @@ def _images_per_step(settings: Train, method: Method, *, count: int, group: Grou
             f"({method.split} steps a batch for {method.name}, {group.size} processes)"
         )
     return batch
+
+
+def _check_form(loss: Loss, batch: Batch, method: Method) -> None:
+    """An own method can return anything; what the loop cannot use is said in one line."""
+    usable = (
+        isinstance(loss, Loss)
+        and loss.value.ndim == 0
+        and loss.value.requires_grad
+        and loss.scores.ndim == 2
+        and len(loss.scores) == len(batch.label)
+    )
+    if not usable:
+        raise InputError(
+            f"training method {method.name!r} returned {_form(loss)}: expected "
+            "aces.training.Loss(value, scores), where value has shape () and a gradient and scores "
+            f"has shape ({len(batch.label)}, classes)"
+        )
+
+
+def _form(loss: object) -> str:
+    if not isinstance(loss, Loss):
+        return f"a {type(loss).__name__}"
+    shapes = (tuple(getattr(part, "shape", ())) for part in loss)
+    return "Loss with shapes " + ", ".join(map(str, shapes))
 
 
 @contextmanager

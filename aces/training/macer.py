@@ -28,7 +28,8 @@ def loss(
     noise = draw_noise(batch.image, sigma=sigma, draws=settings.draws, generator=generator)
     logits = network(noisy_copies(batch.image, noise)).float().unflatten(0, (settings.draws, -1))
     p = F.softmax(logits, dim=2).mean(0)
-    value = F.nll_loss(p.clamp_min(1e-10).log(), batch.label)
+    log_p, smoothing = p.clamp_min(1e-10).log(), batch.label_smoothing
+    value = (1 - smoothing) * F.nll_loss(log_p, batch.label) - smoothing * log_p.mean()
     if batch.decays >= settings.after_milestone:
         q = F.softmax(settings.beta * logits, dim=2).mean(0)
         hinge = radius_hinge(q, batch.label, sigma=sigma, gamma=settings.gamma)

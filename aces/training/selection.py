@@ -13,10 +13,10 @@ from torch import nn
 
 from aces.console import progress
 from aces.data import TrainSet
-from aces.data.images import read_images
 from aces.rule.counts import Round
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, sample
+from aces.training.sources import training_images
 
 SLICE = 5000  # images sampled at a time: bounds the memory
 
@@ -42,7 +42,7 @@ def label_training_set(
             rows = np.arange(start, min(start + SLICE, len(data.label)))
             counts = sample(
                 model,
-                _images(data, rows),
+                training_images(data, rows),
                 plan,
                 num_classes=num_classes,
                 runtime=dataclasses.replace(runtime, progress=False),
@@ -53,10 +53,3 @@ def label_training_set(
             labels.append((correct / draws >= eta).astype(np.int64))
             bar.advance(len(rows) * draws, note=f"{np.concatenate(labels).mean():.1%} to certify")
     return dataclasses.replace(data, label=np.concatenate(labels))
-
-
-def _images(data: TrainSet, rows: np.ndarray) -> np.ndarray:
-    """(B, H, W, C) uint8, without augmentation."""
-    if isinstance(data.image, np.ndarray):
-        return data.image[rows]
-    return read_images([data.image[row] for row in rows], shape=data.shape, resize=data.resize)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aces import params
-from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
+from aces.training.batches import Batch, Loss, cross_entropy, draw_noise, noisy_copies
 from aces.training.distributed import bare
 
 DDN_GAMMA = 0.05  # the published change of the norm per step
@@ -39,7 +39,7 @@ def loss(
     delta = attack(bare(network), batch, noise, epsilon=epsilon, steps=settings.steps)
     network.train()
     logits = network(noisy_copies(batch.image + delta, noise)).float()
-    value = F.cross_entropy(logits, batch.label.repeat(settings.draws))
+    value = cross_entropy(logits, batch)
     return Loss(value, F.softmax(logits, dim=1).unflatten(0, (settings.draws, -1)).mean(0))
 
 

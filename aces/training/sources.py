@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from aces import runtime
 from aces.data import TrainSet
-from aces.data.images import read_crop
+from aces.data.images import read_crop, read_images
 from aces.errors import InputError
 from aces.training.augment import Views, crop, draw_views
 
@@ -52,7 +52,7 @@ class FolderSource:
         share = runtime.cores() // int(
             os.environ.get("LOCAL_WORLD_SIZE", 1)
         )  # torchrun's processes share the machine
-        loader = DataLoader(
+        loader: DataLoader[Tensor] = DataLoader(
             _Files(self.names, seed, self.shape, self.mirror),
             batch_sampler=order.tolist(),
             pin_memory=self.device.type == "cuda",
@@ -66,7 +66,7 @@ class FolderSource:
 
 
 def _in_one_line(loader: DataLoader) -> Iterator[Tensor]:
-    """A worker's error arrives with its traceback; its last line is what was said."""
+    """A worker's error arrives with its traceback as text; the message is the last line of it."""
     try:
         yield from loader
     except InputError as error:
@@ -83,8 +83,15 @@ def open_source(data: TrainSet, device: torch.device) -> ArraySource | FolderSou
     )
 
 
+def training_images(data: TrainSet, rows: np.ndarray) -> np.ndarray:
+    """These training images without augmentation: (B, H, W, C) uint8."""
+    if isinstance(data.image, np.ndarray):
+        return data.image[rows]
+    return read_images([data.image[row] for row in rows], shape=data.shape, resize=data.resize)
+
+
 @dataclass(frozen=True)
-class _Files:
+class _Files(Dataset[Tensor]):
     """The files of a folder as random crops; the crop depends on (seed, file) only, never on the
     worker.
     """
