@@ -66,8 +66,8 @@ def prediction_concerns(predicted: np.ndarray, label: np.ndarray, *, num_classes
     if accuracy <= chance:
         found.append(
             f"{accuracy:.0%} of {count:,} training images are classified correctly, and always "
-            f"answering the most frequent of {num_classes} classes gives {frequent:.0%}: the network "
-            "learned next to nothing; train longer, or check the labels and the learning rate"
+            f"answering the most frequent of {num_classes} classes gives {frequent:.0%}: the "
+            "network learned next to nothing; train longer, or check labels and learning rate"
         )
     answers = np.bincount(predicted, minlength=num_classes)
     most = answers.max() / count
