@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test check env docs fuzz schema clean
+.PHONY: repro test check env docs fuzz schema dependencies clean
 
 repro: $(VENV)/.installed
 	@aces doctor
@@ -34,6 +34,10 @@ fuzz: $(VENV)/.installed-dev
 # The description of params.yaml for editors.
 schema: $(VENV)/.installed
 	aces schema --out params.schema.json
+
+# The code dependencies of dvc.yaml, from what each stage imports.
+dependencies: $(VENV)/.installed
+	python -m stages.dependencies --write
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'

@@ -41,6 +41,11 @@ def combine(params: Params, run: StageRun) -> dict:
     return summary
 
 
+def radii_of(params: Params) -> list[float]:
+    radii = params.combine.radii
+    return [0.0, 0.25, 0.5, 0.75] if isinstance(radii, str) else radii
+
+
 def trade_off(
     params: Params, counts: Counts, core: np.ndarray
 ) -> tuple[composition.Outcomes, np.ndarray, pd.DataFrame]:
@@ -60,7 +65,7 @@ def trade_off(
     return (
         outcomes,
         natural,
-        metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=settings.radii),
+        metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=radii_of(params)),
     )
 
 
@@ -68,7 +73,7 @@ def alone(params: Params, counts: Counts, *, sigma: float) -> dict[str, float]:
     """The certification network by itself: plain randomized smoothing on the same counts."""
     smoothed = smoothing.certify(counts, sigma=sigma, alpha=params.combine.alpha)
     natural = smoothing.predict(counts, alpha=params.combine.alpha)
-    return metrics.individual(smoothed, natural, counts.label, radii=params.combine.radii)
+    return metrics.individual(smoothed, natural, counts.label, radii=radii_of(params))
 
 
 def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
@@ -76,7 +81,7 @@ def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
     (series `sigma`, a row each), and, where a selection network selects, the entropy mechanism in
     its place (series `entropy`, a row a theta).
     """
-    settings, folder = params.combine, Path("samples/comparison")
+    folder = Path("samples/comparison")
     rows = [
         {
             "series": "sigma",
@@ -97,7 +102,7 @@ def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
         "theta",
         "nac",
         "acr",
-        *(f"certified_accuracy@{r:g}" for r in settings.radii),
+        *(f"certified_accuracy@{r:g}" for r in radii_of(params)),
     ]
     return pd.DataFrame(rows, columns=columns)
 

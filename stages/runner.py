@@ -1,4 +1,4 @@
-"""How every stage runs: validated parameters, a tracked run, a metrics file, errors in one line."""
+"""How every stage runs: validated parameters, a tracked run, a summary, errors in one line."""
 
 import os
 import sys
@@ -6,31 +6,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aces import params as parameters
+from aces import paths
 from aces.console import fail
 from aces.errors import explain
-from aces.files import write_json
-from aces.tracking import StageRun, digest, numbers, track
+from aces.files import digest, write_json
+from aces.params import Params
+from aces.tracking import StageRun, numbers, track
 
-Stage = Callable[[parameters.Params, StageRun], dict | None]
+Stage = Callable[[Params, StageRun], dict | None]
+Shortcut = Callable[[Params], dict | None]
 
 
-def run_stage(name: str, stage: Stage, summary: Path | None = None) -> None:
-    """Run `stage(params, run)`; what it returns is its summary, written to `summary` or
-    `metrics/<name>.json`.
+def run_stage(
+    name: str, stage: Stage, *, summary: Path | None = None, shortcut: Shortcut | None = None
+) -> None:
+    """Run `stage(params, run)`. What it returns is its summary, written to `summary` or
+    `metrics/<name>.json`. The summary is a DVC output: it holds results, never times.
 
-    The summary is a DVC output: it holds results, never times.
+    shortcut: tried first. If it returns a summary, there was nothing to do that is worth tracking.
     """
+    path = summary or paths.stage_metrics(name)
     try:
         params = parameters.load()
         if int(os.environ.get("RANK", 0)) > 0:
-            stage(
-                params, StageRun(name)
-            )  # one of torchrun's processes: only the main one tracks and writes
+            # One of torchrun's processes: only the main one tracks and writes.
+            stage(params, StageRun(name))
+            return
+        done = shortcut(params) if shortcut is not None else None
+        if done is not None:
+            write_json(path, done)
             return
         with track(name, parameters.flatten(params)) as run:
             result = stage(params, run)
             if result is not None:
-                path = summary or Path("metrics") / f"{name}.json"
                 write_json(path, result)
                 run.log_summary(numbers(result), digest(path))
     except (Exception, KeyboardInterrupt) as error:

@@ -1,57 +1,34 @@
-"""The costly step: noise draws on the evaluation images become counts; and the core network's
-answers.
+"""The costly step: noise draws on the evaluation images become counts.
+
+The core network's answers are kept beside the counts, and so is the network that was run: in the
+precision of `sample.precision`, which is the one that certificates speak of.
 """
 
-from pathlib import Path
-
 import numpy as np
-import torch
+from torch import nn
 
-from aces import data, networks, paths, runtime, sampling
-from aces.files import write_json
+from aces import data, paths, sampling
+from aces.data import EvalSet
+from aces.files import write_json, write_npz
 from aces.params import Params
 from aces.rule.counts import Counts, write_counts
+from aces.sampling import DrawPlan
 from aces.tracking import StageRun
+from stages import draws
 from stages.runner import run_stage
-
-SAMPLES = Path("samples")
-COMPARISON = SAMPLES / "comparison"
 
 
 def sample(params: Params, run: StageRun) -> dict:
-    evaluation = data.read_eval(Path("data") / params.dataset.name / "eval.npz")
-    certify = networks.load_model("models/certify.safetensors")
-    select = (
-        networks.load_model("models/select.safetensors")
-        if params.select.score == "network"
-        else None
-    )
+    evaluation = data.read_eval(paths.evaluation_images(params.dataset.name))
+    network = draws.certification_network(params)
+    select = draws.selection_network(params)
+    answers = draws.core_answers(evaluation)
+    write_npz(paths.CORE, prediction=answers, index=evaluation.index)
 
-    SAMPLES.mkdir(exist_ok=True)
-    core_network = networks.load_model("models/core.safetensors").to(
-        runtime.devices(runtime.from_environment().device)[0]
-    )
-    core = sampling.classes_of(core_network, evaluation.image, num_classes=len(evaluation.classes))
-    np.savez_compressed(SAMPLES / "core.npz", prediction=core, index=evaluation.index)
-
-    counts = draw_counts(
-        params, evaluation, certify, sigma=params.sigma, select=select, adaptive=True
-    )
-    write_counts(SAMPLES / "counts.npz", counts)
-
-    write_json(
-        COMPARISON / "contents.json",
-        {"sigmas": params.baseline.sigmas, "entropy": select is not None},
-    )
-    if select is not None:
-        write_counts(
-            COMPARISON / "entropy.npz", draw_counts(params, evaluation, certify, sigma=params.sigma)
-        )
-    for sigma in params.baseline.sigmas:
-        write_counts(
-            COMPARISON / f"sigma-{sigma:g}.npz",
-            draw_counts(params, evaluation, certify, sigma=sigma),
-        )
+    plan = draws.draw_plan(params, n=params.sample.n, n_predict=params.sample.n_predict)
+    counts = draw(params, evaluation, network, plan, select=select)
+    write_counts(paths.COUNTS, counts)
+    draw_comparisons(params, evaluation, network, plan, by_entropy=select is not None)
     return {
         "draws": int(counts.draws.sum()),
         "invalid": int(counts.invalid.sum()),
@@ -59,33 +36,36 @@ def sample(params: Params, run: StageRun) -> dict:
     }
 
 
-def draw_counts(
+def draw_comparisons(
+    params: Params, evaluation: EvalSet, network: nn.Module, plan: DrawPlan, *, by_entropy: bool
+) -> None:
+    """What ACES is compared with, drawn by the same scheme: the certification network at other
+    evaluation sigmas, and, where a selection network selects, the entropy in its place.
+    """
+    folder, sigmas = paths.COMPARISON_COUNTS, params.baseline.sigmas
+    write_json(folder / "contents.json", {"sigmas": sigmas, "entropy": by_entropy})
+    if by_entropy:
+        write_counts(folder / "entropy.npz", draw(params, evaluation, network, plan))
+    for sigma in sigmas:
+        other = draws.draw_plan(params, n=plan.n, n_predict=plan.n_predict, sigma=sigma)
+        write_counts(folder / f"sigma-{sigma:g}.npz", draw(params, evaluation, network, other))
+
+
+def draw(
     params: Params,
-    evaluation: data.EvalSet,
-    certify: torch.nn.Module,
+    evaluation: EvalSet,
+    network: nn.Module,
+    plan: DrawPlan,
     *,
-    sigma: float,
-    select: torch.nn.Module | None = None,
-    adaptive: bool = False,
+    select: nn.Module | None = None,
 ) -> Counts:
-    settings = params.sample
-    plan = sampling.DrawPlan(
-        sigma=sigma,
-        n0=settings.n0,
-        n=settings.n,
-        n_predict=settings.n_predict,
-        seed=params.seed,
-        chunk=settings.chunk,
-        precision=settings.precision,
-        adaptive=settings.adaptive if adaptive and settings.adaptive.enabled else None,
-    )
     return sampling.sample(
-        certify,
+        network,
         evaluation.image,
         plan,
-        num_classes=len(evaluation.classes),
-        runtime=runtime.from_environment(scratch=paths.scratch() / "sampling"),
-        index=evaluation.index,
+        num_classes=evaluation.num_classes,
+        runtime=draws.sampling_runtime(),
+        index=np.asarray(evaluation.index),
         label=evaluation.label,
         select=select,
     )

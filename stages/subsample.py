@@ -1,4 +1,4 @@
-"""Get the dataset and keep every k-th test image, in the original order."""
+"""Get the dataset, keep every k-th test image, and set other test images aside for calibration."""
 
 from aces import data, paths
 from aces.params import Params

@@ -1,25 +1,23 @@
 """Train the accurate core network without noise, or take a published one."""
 
-from aces import data, networks
+from aces.networks import check_arch
 from aces.params import Params
 from aces.tracking import StageRun
 from aces.training import methods
-from stages import shared
+from stages import networks
 from stages.runner import run_stage
 
 
 def train_core(params: Params, run: StageRun) -> dict:
-    info = data.info(params.dataset.name)
-    core, classes = params.core, info.num_classes
-    networks.check_arch(
-        params.certify.arch, num_classes=classes, shape=info.shape
-    )  # before this training, not after it
-    if shared.published(core.checkpoint):
-        return shared.take(
-            params, core.checkpoint, role="core", arch=core.arch, num_classes=classes
-        )
-    shared.use_all_gpus("stages.train_core", run, settings=core.train, method=methods.standard())
-    network, summary = shared.train(
+    core = params.core
+    if networks.is_published(core.checkpoint):
+        return networks.take(params, core.checkpoint, role="core", arch=core.arch)
+    training = networks.read_training(params)
+    classes = training.num_classes
+    # An architecture that cannot work is refused before this training, not after it.
+    check_arch(params.certify.arch, num_classes=classes, shape=training.shape)
+    networks.use_all_gpus("stages.train_core", run, settings=core.train, method=methods.standard())
+    network, summary = networks.train(
         params,
         run,
         role="core",
@@ -27,10 +25,12 @@ def train_core(params: Params, run: StageRun) -> dict:
         settings=core.train,
         sigma=0.0,
         method=methods.standard(),
-        training=shared.read_training(params),
+        training=training,
         num_classes=classes,
     )
-    shared.write_network(params, network, role="core", arch=core.arch, num_classes=classes)
+    networks.write_network(
+        params, network, training, role="core", arch=core.arch, num_classes=classes
+    )
     return summary
 
 

@@ -1,40 +1,31 @@
-"""Train the selection network on labels by noise sampling; the entropy mechanism has nothing to
-train.
-"""
+"""Train the selection network on labels by noise sampling. Other scores have nothing to train."""
 
 import dataclasses
-import os
-from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
 
-from aces import data, networks, paths, runtime
+from aces import files, paths, runtime
 from aces.params import Params
-from aces.tracking import StageRun, digest
-from aces.training import methods
-from aces.training.selection import label_training_set
-from stages import shared
+from aces.tracking import StageRun
 from stages.runner import run_stage
 
-SELECT = Path("models/select.safetensors")
-OUTPUTS = 2  # class 0: the core answers, class 1: the certification network does
+OUTPUTS = 2  # class 0: the core network answers; class 1: the certification network does
 
 
 def train_select(params: Params, run: StageRun) -> dict:
-    if params.select.score == "entropy":
-        SELECT.parent.mkdir(exist_ok=True)
-        safetensors.numpy.save_file({}, SELECT, metadata={"mechanism": "entropy"})
-        return {"trained": 0}
-    certify = params.certify
-    if shared.published(params.select.checkpoint):
-        return shared.take(
-            params, params.select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS
+    from aces.training import methods
+    from stages import networks
+
+    certify, select = params.certify, params.select
+    if networks.is_published(select.checkpoint):
+        return networks.take(
+            params, select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS
         )
     labelled = labelled_training_set(params)
     method = methods.resolve(certify, params.sigma)
-    shared.use_all_gpus("stages.train_select", run, settings=certify.train, method=method)
-    network, summary = shared.train(
+    networks.use_all_gpus("stages.train_select", run, settings=certify.train, method=method)
+    network, summary = networks.train(
         params,
         run,
         role="select",
@@ -45,45 +36,58 @@ def train_select(params: Params, run: StageRun) -> dict:
         training=labelled,
         num_classes=OUTPUTS,
     )
-    shared.write_network(
+    networks.write_network(
         params,
         network,
+        labelled,
         role="select",
         arch=certify.arch,
         num_classes=OUTPUTS,
-        eta=params.select.eta,
+        eta=select.eta,
         sigma=params.sigma,
     )
     return summary | {"trained": 1, "certify_share": float(labelled.label.mean())}
 
 
-def labelled_training_set(params: Params) -> data.TrainSet:
+def labelled_training_set(params: Params):
     """The training images with the labels of the selection, kept in scratch: they cost many draws."""
-    training, select = shared.read_training(params), params.select
-    sources = (Path("models/certify.safetensors"), Path("data") / params.dataset.name / "train.npz")
-    key = "-".join(digest(path)[:16] for path in sources)
-    kept = (
-        paths.scratch()
-        / "training"
-        / f"labels-{key}-{params.sigma:g}-{select.draws}-{select.eta:g}-{params.seed}.npy"
-    )
+    from aces.networks import load_model
+    from aces.training.selection import label_training_set
+    from stages.networks import read_training
+
+    training, select = read_training(params), params.select
+    images = paths.training_images(params.dataset.name)
+    what = (files.digest(paths.network("certify")), files.digest(images), params.sigma, params.seed)
+    key = files.digest_of(*what, select.draws, select.eta)[:32]
+    kept = paths.scratch() / "training" / f"labels-{key}.npy"
     if not kept.exists():
         labelled = label_training_set(
-            networks.load_model("models/certify.safetensors"),
+            load_model(paths.network("certify")),
             training,
             sigma=params.sigma,
             draws=select.draws,
             eta=select.eta,
-            num_classes=data.info(params.dataset.name).num_classes,
+            num_classes=training.num_classes,
             seed=params.seed,
             runtime=runtime.from_environment(scratch=paths.scratch() / "sampling"),
         )
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = kept.with_name(f".{kept.name}.{os.getpid()}.npy")
-        np.save(unfinished, labelled.label)
-        os.replace(unfinished, kept)
+        with files.atomic(kept) as temporary:
+            np.save(temporary, labelled.label)
     return dataclasses.replace(training, label=np.load(kept))
 
 
+def write_nothing(params: Params) -> dict | None:
+    """The file that says that the score needs no network; None if it needs one.
+
+    This takes a second: neither torch nor MLflow is imported for it.
+    """
+    if params.select.score == "network":
+        return None
+    path = paths.network("select")
+    data = safetensors.numpy.save({}, metadata={"mechanism": params.select.score})
+    files.write_bytes(path, data)
+    return {"trained": 0}
+
+
 if __name__ == "__main__":
-    run_stage("train_select", train_select)
+    run_stage("train_select", train_select, shortcut=write_nothing)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from aces import cli, params
+from aces.commands.profile import contents
 from aces.networks.registry import build
 from aces.training import methods
 
@@ -61,7 +62,8 @@ def test_settings_of_the_paper(name):
         10_000,
         0.001,
     )
-    assert profile.combine.multiplicity == "bonferroni" and not sample.adaptive.enabled
+    assert (profile.combine.rule, profile.combine.multiplicity) == ("paper", "bonferroni")
+    assert sample.adaptive.enabled and sample.adaptive.thetas == "all"
     assert len(profile.combine.thetas) == 101
     assert profile.select.draws == 1000
 
@@ -129,7 +131,7 @@ def test_recipes_by_sigma(name, fields, expected):
 
 def test_use_writes_the_profile_and_says_what_it_replaced(project, capsys):
     assert cli.main(["profile", "use", "digits"]) == 0
-    assert (project / "params.yaml").read_text() == (FOLDER / "digits.yaml").read_text()
+    assert (project / "params.yaml").read_text() == contents(FOLDER / "digits.yaml")
     assert "there was none before" in capsys.readouterr().out
     text = (project / "params.yaml").read_text()
     assert cli.main(["profile", "use", "laptop"]) == 0

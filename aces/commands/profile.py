@@ -2,14 +2,16 @@
 
 import argparse
 import json
+from itertools import takewhile
 from pathlib import Path
 
-from aces import params, paths
+from aces import files, params, paths
 from aces.console import console
 from aces.errors import InputError
 
 EXAMPLE = "aces profile use cifar10-gaussian"
-PARAMS = Path("params.yaml")
+PARAMS = paths.PARAMS
+SCHEMA = "$schema"  # in the line by which editors find the description of the file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,19 +36,20 @@ def profiles() -> dict[str, Path]:
 
 
 def purpose(path: Path) -> str:
-    """The comment at the top of a profile."""
-    lines = []
-    for line in path.read_text().splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("# "))
-    return " ".join(lines)
+    """The comment at the top of a profile, after the line that is for editors."""
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    return " ".join(line.lstrip("# ") for line in lines if SCHEMA not in line)
+
+
+def contents(path: Path) -> str:
+    """What a profile makes of params.yaml: the same text, seen from one folder higher."""
+    return path.read_text().replace(f"{SCHEMA}=../", f"{SCHEMA}=")
 
 
 def _list(*, as_json: bool) -> int:
     current = PARAMS.read_text() if PARAMS.is_file() else None
     rows = [
-        {"name": name, "purpose": purpose(path), "in_place": path.read_text() == current}
+        {"name": name, "purpose": purpose(path), "in_place": contents(path) == current}
         for name, path in profiles().items()
     ]
     if as_json:
@@ -67,7 +70,7 @@ def _use(name: str) -> int:
         raise InputError(f"profile {name!r} is unknown: expected one of {', '.join(known)}")
     params.load(known[name])  # refuses a broken profile before anything is replaced
     replaced = _what_is_in_place(known)
-    PARAMS.write_text(known[name].read_text())
+    files.write_text(PARAMS, contents(known[name]))
     console.print(f"params.yaml is now {name}; {replaced}", markup=False, soft_wrap=True)
     return 0
 
@@ -77,7 +80,7 @@ def _what_is_in_place(known: dict[str, Path]) -> str:
         return "there was none before"
     text = PARAMS.read_text()
     for name, path in known.items():
-        if path.read_text() == text:
+        if contents(path) == text:
             return f"it was {name}"
     try:
         before = params.flatten(params.load(PARAMS))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from aces.errors import InputError, one_line
-from aces.params.sections import Params
+from aces.params.file import Params
 
 MOST_BYTES = 1_000_000
 DEEPEST = 20
@@ -129,7 +129,7 @@ def _message(error: ErrorDetails, tree: Any) -> str:
     where = _path(error["loc"], tree)
     name, value = ".".join(map(str, where)), error["input"]
     kind, context = error["type"], error.get("ctx", {})
-    if kind == "value_error":  # from a validator of `sections`
+    if kind == "value_error":  # from a validator of a section
         # A validator of one key names it again.
         section = where[:-1] if where and _names_itself(str(context["error"]), where[-1]) else where
         return ".".join([*map(str, section), str(context["error"])])

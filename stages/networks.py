@@ -29,9 +29,9 @@ def train(
     num_classes: int,
 ) -> tuple[nn.Module, dict]:
     """A freshly trained network and its summary; every epoch is tracked."""
-    info = data.info(params.dataset.name)
     torch.manual_seed(zlib.crc32(f"{params.seed} {role}".encode()))
-    network = networks.build(arch, num_classes=num_classes, mean=info.mean, std=info.std)
+    mean, std = training.mean, training.std
+    network = networks.build(arch, num_classes=num_classes, mean=mean, std=std)
     history: list[dict] = []
 
     def on_epoch(epoch: int, metrics: dict) -> None:
@@ -88,7 +88,9 @@ def use_all_gpus(stage: str, run: StageRun, *, settings: Train, method: Method) 
         )
 
 
-def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: int) -> dict:
+def take(
+    params: Params, checkpoint: str, *, role: str, arch: str, num_classes: int | None = None
+) -> dict:
     """A published network in place of a trained one, and its summary; what was found in the file is
     said.
     """
@@ -113,7 +115,7 @@ def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: 
         found.module,
         role=role,
         arch=found.arch,
-        num_classes=num_classes,
+        num_classes=found.num_classes,
         mean=found.mean,
         std=found.std,
         checkpoint=Path(checkpoint).name,
@@ -122,33 +124,37 @@ def take(params: Params, checkpoint: str, *, role: str, arch: str, num_classes: 
 
 
 def write_network(
-    params: Params, network: nn.Module, *, role: str, arch: str, num_classes: int, **metadata
+    params: Params,
+    network: nn.Module,
+    training: data.TrainSet,
+    *,
+    role: str,
+    arch: str,
+    num_classes: int,
+    **metadata,
 ) -> None:
-    info = data.info(params.dataset.name)
     _write(
         params,
         network,
         role=role,
         arch=arch,
         num_classes=num_classes,
-        mean=info.mean,
-        std=info.std,
+        mean=training.mean,
+        std=training.std,
         **metadata,
     )
 
 
-def published(checkpoint: str) -> bool:
+def is_published(checkpoint: str) -> bool:
     return checkpoint != NONE
 
 
 def read_training(params: Params) -> data.TrainSet:
-    return data.read_train(Path("data") / params.dataset.name / "train.npz")
+    return data.read_train(paths.training_images(params.dataset.name))
 
 
 def _write(params: Params, network: nn.Module, *, role: str, **metadata) -> None:
-    networks.save_model(
-        Path("models") / f"{role}.safetensors", network, dataset=params.dataset.name, **metadata
-    )
+    networks.save_model(paths.network(role), network, dataset=params.dataset.name, **metadata)
 
 
 def _count(network: nn.Module) -> int:

@@ -1,0 +1,56 @@
+"""What the stages that draw noise share: the network that is run, the plan, the core's answers."""
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor, nn
+
+from aces import extension, networks, paths, runtime, sampling
+from aces.data import EvalSet
+from aces.params import SCORES, Params
+from aces.sampling import DrawPlan
+
+
+def certification_network(params: Params) -> nn.Module:
+    """The certification network in the precision that is certified."""
+    return networks.load_model(paths.network("certify"))
+
+
+def selection_network(params: Params) -> nn.Module | None:
+    """The selection network, if that is the score."""
+    if params.select.score != "network":
+        return None
+    return networks.load_model(paths.network("select"))
+
+
+def own_score(params: Params) -> Callable[[Tensor], Tensor] | None:
+    """The user's own score, if there is one."""
+    name = params.select.score
+    return None if name in SCORES else extension.resolve(name, what="select.score")
+
+
+def core_answers(images: EvalSet) -> np.ndarray:
+    """(N,) the core network's classes of the images, without noise."""
+    device = runtime.devices(runtime.from_environment().device)[0]
+    core = networks.load_model(paths.network("core")).to(device)
+    return sampling.classes_of(core, images.image, num_classes=images.num_classes)
+
+
+def draw_plan(
+    params: Params, *, n: int, n_predict: int = 0, sigma: float | None = None
+) -> DrawPlan:
+    settings = params.sample
+    return DrawPlan(
+        sigma=params.sigma if sigma is None else sigma,
+        n0=settings.n0,
+        n=n,
+        n_predict=n_predict,
+        seed=params.seed,
+        chunk=settings.chunk,
+        precision=settings.precision,
+        adaptive=settings.adaptive if settings.adaptive.enabled else None,
+    )
+
+
+def sampling_runtime() -> runtime.Runtime:
+    return runtime.from_environment(scratch=paths.scratch() / "sampling")
