@@ -22,16 +22,16 @@ def check_splits(splits: Splits, dataset: params.Dataset) -> None:
         raise InputError(f"dataset {name} has no test images: nothing could be evaluated")
     if len(classes) < 2:
         raise InputError(
-            f"dataset {name} has {len(classes)} class{_named(classes)}: expected at least 2; sort the "
-            "images into one folder for each class"
+            f"dataset {name} has {len(classes)} class{_named(classes)}: expected at least 2; sort "
+            "the images into one folder for each class"
         )
     for part, title in ((splits.train, "training"), (splits.test, "test")):
         _check_part(part, title, name=name, classes=classes)
     _check_same_kind(splits, name)
     if len(splits.test) < dataset.stride:
         raise InputError(
-            f"dataset.stride={dataset.stride}: there are only {len(splits.test)} test images, of which one "
-            f"would be evaluated; set dataset.stride to 1, or to a few"
+            f"dataset.stride={dataset.stride}: there are only {len(splits.test)} test images, of "
+            "which one would be evaluated; set dataset.stride to 1, or to a few"
         )
 
 
@@ -43,8 +43,8 @@ def _check_part(part: Part, title: str, *, name: str, classes: list[str]) -> Non
     label = np.asarray(part.label)
     if label.shape != (len(part),) or label.dtype.kind not in "iu":
         raise InputError(
-            f"dataset {name}: {len(part)} {title} images, and labels of shape {label.shape} and type "
-            f"{label.dtype}: expected one whole number for each image"
+            f"dataset {name}: {len(part)} {title} images, and labels of shape {label.shape} and "
+            f"type {label.dtype}: expected one whole number for each image"
         )
     if len(part) and not 0 <= int(label.min()) <= int(label.max()) < len(classes):
         raise InputError(
@@ -55,8 +55,8 @@ def _check_part(part: Part, title: str, *, name: str, classes: list[str]) -> Non
         shape, kind = part.image.shape, part.image.dtype
         if kind != np.uint8 or len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape[1:]:
             raise InputError(
-                f"dataset {name}: {title} images are {kind} of shape {shape}: expected uint8 of shape "
-                "(N, height, width, 1 or 3)"
+                f"dataset {name}: {title} images are {kind} of shape {shape}: expected uint8 of "
+                "shape (N, height, width, 1 or 3)"
             )
 
 
@@ -64,15 +64,16 @@ def _check_same_kind(splits: Splits, name: str) -> None:
     train, test = splits.train.image, splits.test.image
     if not len(train):
         return
-    if isinstance(train, np.ndarray) != isinstance(test, np.ndarray):
+    if isinstance(train, np.ndarray) and isinstance(test, np.ndarray):
+        if train.shape[1:] != test.shape[1:]:
+            raise InputError(
+                f"dataset {name}: training images of shape {train.shape[1:]}, test images of shape "
+                f"{test.shape[1:]}: expected the same"
+            )
+    elif isinstance(train, np.ndarray) or isinstance(test, np.ndarray):
         raise InputError(
-            f"dataset {name}: one of training and test images are files, the others an array: expected "
-            "the same of both"
-        )
-    if isinstance(train, np.ndarray) and train.shape[1:] != test.shape[1:]:
-        raise InputError(
-            f"dataset {name}: training images of shape {train.shape[1:]}, test images of shape "
-            f"{test.shape[1:]}: expected the same"
+            f"dataset {name}: one of training and test images are files, the others an array: "
+            "expected the same of both"
         )
 
 
@@ -82,8 +83,9 @@ def warn_of_duplicates(splits: Splits) -> int:
     if pairs:
         examples = "; ".join(f"{test} is {train}" for test, train in pairs[:NAMED])
         warn(
-            f"warning: {len(pairs)} of {len(splits.test)} test images are also training images, byte by byte "
-            f"({examples}): their accuracy says nothing about new images; remove them from one side"
+            f"warning: {len(pairs)} of {len(splits.test)} test images are also training images, "
+            f"byte by byte ({examples}): their accuracy says nothing about new images; remove them "
+            "from one side"
         )
     return len(pairs)
 
@@ -111,7 +113,7 @@ def _equal(train: Iterable, test: Iterable) -> Iterable[tuple[object, object]]:
 
 
 def _row_digest(image: np.ndarray) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(image), digest_size=16).digest()
+    return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 
 def _file_digest(path: Path) -> bytes:

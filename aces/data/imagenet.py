@@ -52,7 +52,7 @@ def _listing(part: Path) -> Part:
     classes = class_folders(part)
     if len(classes) != CLASSES:
         raise InputError(
-            f"{part} has {len(classes)} class folders, expected {CLASSES}: sort the images into one "
-            "folder for each wnid, such as n01440764"
+            f"{part} has {len(classes)} class folders, expected {CLASSES}: sort the images into "
+            "one folder for each wnid, such as n01440764"
         )
     return class_files(part, classes)

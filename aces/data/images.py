@@ -11,10 +11,12 @@ What every reader of image files relies on:
 - whatever is wrong with a file is an InputError of one line that names it.
 """
 
+import io
 import os
 import stat
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from aces.errors import InputError
+from aces.errors import InputError, one_line
 
 MAX_PIXELS = 80_000_000  # of a file, and of the image after resizing: 240 MB as RGB
 MAX_ASPECT = 100  # longer side : shorter side
@@ -45,6 +47,9 @@ class Header:
     grey: bool
 
 
+File = str | Path | bytes  # a path, or the content of a file
+
+
 def read_images(
     paths: Sequence[str | Path], *, shape: tuple[int, int, int], resize: int | None = None
 ) -> np.ndarray:
@@ -53,22 +58,23 @@ def read_images(
 
 
 def read_image(
-    path: str | Path, *, shape: tuple[int, int, int], resize: int | None = None
+    file: File, *, shape: tuple[int, int, int], resize: int | None = None, name: str = ""
 ) -> np.ndarray:
     """Read one image file; (H, W, C) uint8 for `shape` (C, H, W).
 
     The shorter side becomes `resize` (default: just large enough for the crop), then the centre of
-    H x W pixels is kept. This is torchvision's Resize and CenterCrop, bit by bit.
+    H x W pixels is kept. This is torchvision's Resize and CenterCrop, bit by bit. `name` stands for
+    the file in error messages, where only its content is given.
     """
 
     def centre(image: Image.Image) -> Image.Image:
         return fit(image, shape=shape, resize=resize)
 
-    return _read(path, shape, centre, shorter=max(resize or 0, *shape[1:]))
+    return _read(file, shape, centre, shorter=max(resize or 0, *shape[1:]), name=name)
 
 
 def read_crop(
-    path: str | Path, *, shape: tuple[int, int, int], choose: Callable[[int, int], Box]
+    file: File, *, shape: tuple[int, int, int], choose: Callable[[int, int], Box]
 ) -> np.ndarray:
     """Read a part of one image file, for training; (H, W, C) uint8 for `shape` (C, H, W).
 
@@ -80,18 +86,22 @@ def read_crop(
         box = choose(image.width, image.height)
         return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
 
-    return _read(path, shape, part, shorter=1)
+    return _read(file, shape, part, shorter=1)
 
 
-def read_header(path: str | Path) -> Header:
+def read_header(file: File, *, name: str = "") -> Header:
     """Size and kind of an image file, without decoding it."""
-    with _Reading(path):
-        with _open(path) as file:
-            _check_size(file, path, shorter=1)
-            width, height = file.size
-            if _orientation(file) >= 5:  # turned by 90 degrees
-                width, height = height, width
-            return Header(width, height, file.mode in GREY_MODES or file.mode.startswith("I;16"))
+    name = _name(file, name)
+    with _reading(name), _open(file, name) as image:
+        _check_size(image, name, shorter=1)
+        width, height = image.size
+        if _orientation(image) >= 5:  # turned by 90 degrees
+            width, height = height, width
+        return Header(width, height, is_grey(image))
+
+
+def is_grey(image: Image.Image) -> bool:
+    return image.mode in GREY_MODES or image.mode.startswith("I;16")
 
 
 def fit(
@@ -112,57 +122,59 @@ def fit(
 
 
 def _read(
-    path: str | Path,
+    file: File,
     shape: tuple[int, int, int],
     view: Callable[[Image.Image], Image.Image],
     *,
     shorter: int,
+    name: str = "",
 ) -> np.ndarray:
     channels, height, width = shape
-    with _Reading(path):
-        with _open(path) as file:
-            _check_size(file, path, shorter=shorter)
-            file.load()
-            image = ImageOps.exif_transpose(file) if _orientation(file) > 1 else file
-            image = view(_in_colour(image, channels))
-            return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+    name = _name(file, name)
+    with _reading(name), _open(file, name) as opened:
+        _check_size(opened, name, shorter=shorter)
+        opened.load()
+        image = ImageOps.exif_transpose(opened) if _orientation(opened) > 1 else opened
+        image = view(_in_colour(image, channels))
+        return np.array(image, dtype=np.uint8).reshape(height, width, channels)
 
 
-class _Reading:
-    """Any error inside becomes one line about the file: Pillow raises nearly every kind there is."""
-
-    def __init__(self, path: str | Path):
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if error is None or isinstance(error, InputError) or not isinstance(error, Exception):
-            return
-        raise InputError(_explain(self._path, error)) from None
+def _name(file: File, name: str) -> str:
+    return name or ("from memory" if isinstance(file, bytes) else str(file))
 
 
-def _explain(path: str | Path, error: Exception) -> str:
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Any error inside becomes one line about the file: Pillow raises nearly every kind."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(_explain(name, error)) from None
+
+
+def _explain(name: str, error: Exception) -> str:
     match error:
         case FileNotFoundError():
-            return f"image {path} does not exist"
+            return f"image {name} does not exist"
         case UnidentifiedImageError():
-            return f"image {path} is in no format that Pillow reads: convert it to PNG or JPEG"
+            return f"image {name} is in no format that Pillow reads: convert it to PNG or JPEG"
         case Image.DecompressionBombError():
-            return f"image {path} has more than {MAX_PIXELS:,} pixels: make it smaller"
+            return f"image {name} has more than {MAX_PIXELS:,} pixels: make it smaller"
         case _:
-            text = (str(error).strip() or type(error).__name__).splitlines()[0]
-            return f"image {path} cannot be read ({text}): is it complete?"
+            return f"image {name} cannot be read ({one_line(error)}): is it complete?"
 
 
-def _open(path: str | Path) -> Image.Image:
-    kind = os.stat(path).st_mode
+def _open(file: File, name: str) -> Image.Image:
+    if isinstance(file, bytes):
+        return Image.open(io.BytesIO(file), formats=_formats())
+    kind = os.stat(file).st_mode
     if stat.S_ISDIR(kind):
-        raise InputError(f"image {path} is a folder: name the files in it, such as {path}/*.png")
+        raise InputError(f"image {name} is a folder: name the files in it, such as {name}/*.png")
     if not stat.S_ISREG(kind):
-        raise InputError(f"image {path} is a pipe or a device: save it to a file first")
-    return Image.open(path, formats=_formats())
+        raise InputError(f"image {name} is a pipe or a device: save it to a file first")
+    return Image.open(file, formats=_formats())
 
 
 @cache
@@ -171,21 +183,21 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in Image.OPEN if name not in REFUSED)
 
 
-def _check_size(file: Image.Image, path: str | Path, *, shorter: int) -> None:
+def _check_size(image: Image.Image, name: str, *, shorter: int) -> None:
     """Refuse, before decoding, what would take absurd memory: also after the shorter side is
     resized to `shorter` pixels.
     """
-    low, high = sorted(file.size)
+    low, high = sorted(image.size)
     if low == 0:
-        raise InputError(f"image {path} has no pixels ({file.width} x {file.height})")
+        raise InputError(f"image {name} has no pixels ({image.width} x {image.height})")
     if high > MAX_ASPECT * low:
         raise InputError(
-            f"image {path} has {file.width} x {file.height} pixels: expected sides of at most "
+            f"image {name} has {image.width} x {image.height} pixels: expected sides of at most "
             f"{MAX_ASPECT} : 1; crop it"
         )
     if max(low * high, shorter * shorter * high / low) > MAX_PIXELS:
         raise InputError(
-            f"image {path} has {file.width} x {file.height} pixels: expected at most "
+            f"image {name} has {image.width} x {image.height} pixels: expected at most "
             f"{MAX_PIXELS:,}, also after resizing; make it smaller"
         )
 
@@ -224,7 +236,9 @@ def _from_lab(image: Image.Image) -> Image.Image:
     from PIL import ImageCms
 
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-    return ImageCms.applyTransform(image, ImageCms.buildTransform(lab, srgb, "LAB", "RGB"))
+    converted = ImageCms.applyTransform(image, ImageCms.buildTransform(lab, srgb, "LAB", "RGB"))
+    assert converted is not None  # it is, for a change in place
+    return converted
 
 
 def _eight_bit(values: np.ndarray, full: int | None) -> np.ndarray:

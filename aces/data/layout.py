@@ -26,9 +26,8 @@ def find_layout(splits: Splits, dataset: params.Dataset) -> tuple[Layout, Splits
     """The layout, and the dataset without the files whose headers cannot be read."""
     resize = dataset.resize or (splits.resize if dataset.size is None else None)
     side = dataset.size or splits.size
-    if splits.train.is_array or splits.test.is_array:
-        array = splits.test.image if splits.test.is_array else splits.train.image
-        _, height, width, channels = array.shape
+    if isinstance(splits.test.image, np.ndarray):
+        _, height, width, channels = splits.test.image.shape
         return Layout((channels, side or height, side or width), _fitting(resize, side)), splits
     if splits.benchmark and side is not None:
         return Layout((3, side, side), _fitting(resize, side)), splits
@@ -44,22 +43,23 @@ def find_layout(splits: Splits, dataset: params.Dataset) -> tuple[Layout, Splits
 def _fitting(resize: int | None, side: int | None) -> int | None:
     if resize is not None and side is not None and resize < side:
         raise InputError(
-            f"dataset.resize={resize} is smaller than the images ({side} pixels): expected at least "
-            f"{side}, since the middle is cropped after resizing"
+            f"dataset.resize={resize} is smaller than the images ({side} pixels): expected at "
+            f"least {side}, since the middle is cropped after resizing"
         )
     return resize
 
 
 def _probe(part: Part, skip: bool, title: str) -> tuple[Part, list[Header]]:
     """The headers of all files, and the part without the unreadable ones."""
-    results = list(in_threads(attempt(read_header), part.image, title=f"headers of {title}"))
+    paths = list(part.image)
+    results = list(in_threads(attempt(read_header), paths, title=f"headers of {title}"))
     failures = [result for result in results if isinstance(result, InputError)]
     tell_failures(failures, total=len(results), skip=skip)
     kept = [row for row, result in enumerate(results) if isinstance(result, Header)]
     headers = [result for result in results if isinstance(result, Header)]
     if len(kept) == len(results):
         return part, headers
-    return Part([part.image[row] for row in kept], part.label[kept]), headers
+    return Part([paths[row] for row in kept], part.label[kept]), headers
 
 
 def _common_size(headers: list[Header]) -> tuple[int, int]:
@@ -68,9 +68,9 @@ def _common_size(headers: list[Header]) -> tuple[int, int]:
     if len(sizes) > 1:
         small, large = min(sizes, key=np.prod), max(sizes, key=np.prod)
         raise InputError(
-            f"dataset.size is not set, and the images have {len(sizes)} sizes, {small[1]} x {small[0]} to "
-            f"{large[1]} x {large[0]} pixels: set dataset.size to the side they get, such as 64 "
-            "(fast) or 224 (usual for pretrained networks)"
+            f"dataset.size is not set, and the images have {len(sizes)} sizes, {small[1]} x "
+            f"{small[0]} to {large[1]} x {large[0]} pixels: set dataset.size to the side they get, "
+            "such as 64 (fast) or 224 (usual for pretrained networks)"
         )
     return next(iter(sizes))
 

@@ -29,7 +29,17 @@ def imagenet() -> Path:
     path = Path(os.environ.get("ACES_IMAGENET", paths.datasets() / "imagenet"))
     if not path.is_dir():
         raise InputError(
-            f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds val/<wnid>/*.JPEG and "
-            "train/<wnid>/*.JPEG"
+            f"ImageNet is not at {path}: set ACES_IMAGENET to the folder that holds "
+            "val/<wnid>/*.JPEG and train/<wnid>/*.JPEG"
         )
     return path.resolve()
+
+
+def describe(path: Path) -> str:
+    """The text that `folder` turns into this path again, if possible also on another machine."""
+    path = path.resolve()
+    for base, text in ((paths.datasets().resolve(), DATASETS), (paths.root().resolve(), "")):
+        if path == base or base in path.parents:
+            below = path.relative_to(base).as_posix()
+            return f"{text}/{below}" if text else below
+    return str(path)

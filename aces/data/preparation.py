@@ -1,18 +1,20 @@
 """From a whole dataset to what the pipeline needs: images for evaluation, calibration, training."""
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 
 from aces import params
 from aces.console import warn
+from aces.data import places
 from aces.data.checks import check_splits, warn_of_duplicates
 from aces.data.layout import Layout, find_layout, measure
 from aces.data.reading import Rows, read_rows
 from aces.data.sets import EvalSet, Prepared, TrainSet
-from aces.data.splits import Images, Splits
+from aces.data.splits import ARRAY_BYTES, Images, Splits
 
-ARRAY_BYTES = 2**30  # training images up to this size become one array; more stay files
 MEASURED = 5000  # files, at most, that mean and standard deviation are measured on
 
 
@@ -93,8 +95,15 @@ def _training(splits: Splits, layout: Layout, dataset: params.Dataset) -> TrainS
         name=dataset.name,
         file_shape=layout.shape,
         mirror=splits.mirror,
-        root=splits.root,
+        root=_root(splits, image),
     )
+
+
+def _root(splits: Splits, image: Images) -> str:
+    """The folder of files that stay files."""
+    if splits.root or isinstance(image, np.ndarray) or not len(image):
+        return splits.root
+    return places.describe(Path(os.path.commonpath([path.parent for path in image])))
 
 
 def _read_training(

@@ -1,4 +1,4 @@
-"""Many images at once: files are decoded by threads, and those that cannot be read are collected."""
+"""Many images at once: threads decode the files, and those that cannot be read are collected."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from aces.data import places
-from aces.errors import InputError
+from aces.errors import InputError, one_line
 from aces.files import read_npz, write_npz
 
 FILE_SHAPE = (3, 224, 224)  # of images that are read from files, where nothing else is said
@@ -64,7 +64,7 @@ class EvalSet:
 
 @dataclass(frozen=True)
 class TrainSet:
-    """Images to train on: one array, or the paths of files that are too large for memory together."""
+    """Images to train on: one array, or the paths of files where they are too large for memory."""
 
     image: np.ndarray | list[Path]  # (N, H, W, C) uint8, or N paths
     label: np.ndarray  # (N,) int64
@@ -117,7 +117,7 @@ def write_eval(path: str | Path, data: EvalSet) -> None:
 
 def read_eval(path: str | Path) -> EvalSet:
     """Read what `write_eval` wrote; InputError if the file contradicts itself."""
-    arrays = _read_arrays(path, ("image", "label", "index", "classes", "mean", "std"))
+    arrays = _read_arrays(path, ("image", "index"))
     data = EvalSet(
         image=arrays["image"],
         label=arrays["label"],
@@ -131,6 +131,31 @@ def read_eval(path: str | Path) -> EvalSet:
     if not ascending or len(index) != len(data.label) or (index < 0).any():
         raise _contradiction(path, "its index is not one ascending position for each image")
     return data
+
+
+def read_info(path: str | Path) -> Info:
+    """What the images of `write_eval` or `write_train` are, without reading them."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files if name not in ("image", "path")}
+            shape = _stored_shape(file) if "image" in file.files else arrays["file_shape"].tolist()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: run `dvc repro subsample` first") from None
+    except Exception as error:
+        raise InputError(
+            f"{path} is not a dataset file ({one_line(error)}): run `dvc repro -f subsample`"
+        ) from None
+    _check_complete(path, arrays, ())
+    return Info(shape=tuple(shape), **_description(arrays))
+
+
+def _stored_shape(file: np.lib.npyio.NpzFile) -> Shape:
+    """(C, H, W) of the images, from the header of their array."""
+    assert file.zip is not None
+    with file.zip.open("image.npy") as stored:
+        np.lib.format.read_magic(stored)
+        (_, height, width, channels), _, _ = np.lib.format.read_array_header_1_0(stored)
+    return channels, height, width
 
 
 def write_train(path: str | Path, data: TrainSet) -> None:
@@ -155,7 +180,7 @@ def write_train(path: str | Path, data: TrainSet) -> None:
 
 def read_train(path: str | Path) -> TrainSet:
     """Read what `write_train` wrote; InputError if the file contradicts itself."""
-    arrays = _read_arrays(path, ("label", "classes", "mean", "std", "mirror"))
+    arrays = _read_arrays(path, ("mirror",))
     if len(arrays["label"]) == 0:
         raise InputError(
             f"{path} has no training images: complete the dataset (its folder train) and run "
@@ -163,8 +188,8 @@ def read_train(path: str | Path) -> TrainSet:
         )
     about = _description(arrays) | {"mirror": _mirror(arrays["mirror"])}
     if "image" in arrays:
+        _check_images(path, arrays["image"])
         data = TrainSet(image=arrays["image"], label=arrays["label"], **about)
-        _check_images(path, data.image)
     else:
         about |= {"file_shape": tuple(arrays["file_shape"].tolist()), "root": str(arrays["root"])}
         folder = places.folder(about["root"])
@@ -203,7 +228,8 @@ def _check_images(path: str | Path, image: np.ndarray) -> None:
     if image.dtype != np.uint8 or image.ndim != 4 or image.shape[3] not in (1, 3):
         raise _contradiction(
             path,
-            f"its images are {image.dtype} of shape {image.shape}, expected uint8 (N, H, W, 1 or 3)",
+            f"its images are {image.dtype} of shape {image.shape}, expected uint8 (N, H, W, 1 or "
+            "3)",
         )
 
 
@@ -232,10 +258,17 @@ def write_arrays(path: str | Path, /, **arrays: np.ndarray) -> None:
 
 def _read_arrays(path: str | Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
     arrays = read_npz(path, what="a dataset file", remedy="run `dvc repro -f subsample`")
-    missing = [name for name in (*needed, "resize", "name") if name not in arrays]
+    _check_complete(path, arrays, needed)
+    return arrays
+
+
+def _check_complete(
+    path: str | Path, arrays: dict[str, np.ndarray], needed: tuple[str, ...]
+) -> None:
+    described = ("label", "classes", "mean", "std", "resize", "name")
+    missing = [name for name in (*needed, *described) if name not in arrays]
     if missing:
         raise InputError(
             f"{path} lacks {', '.join(missing)}: it was written by another version; run "
             "`dvc repro -f subsample`"
         )
-    return arrays

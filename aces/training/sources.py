@@ -110,7 +110,7 @@ class _Files(Dataset[Tensor]):
         image = read_crop(
             path, shape=self.shape, choose=lambda width, height: random_box(width, height, random)
         )
-        pixels = torch.from_numpy(image.copy())
+        pixels = torch.from_numpy(image)
         return pixels.flip(1) if random.random() < 0.5 and self.mirror else pixels
 
 
