@@ -1,6 +1,7 @@
 """Fixtures that several test files share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,12 @@ def chromium() -> Iterator:
         launched = playwright.chromium.launch(executable_path=find_browser(), args=list(QUIET))
         yield launched
         launched.close()
+
+
+@pytest.fixture
+def datasets(tmp_path, monkeypatch) -> Path:
+    """An empty place for raw datasets."""
+    folder = tmp_path / "datasets"
+    monkeypatch.setenv("ACES_DATA", str(folder))
+    monkeypatch.delenv("ACES_IMAGENET", raising=False)
+    return folder

@@ -11,7 +11,7 @@ TEST_IMAGES = 360
 
 def load() -> Splits:
     """360 test images, and the other 1437 for training."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     digits = load_digits()
     image = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]

@@ -50,7 +50,7 @@ def load(dataset: params.Dataset) -> Splits:
 def _open(name: str, dataset: params.Dataset, config: str | None) -> Any:
     """The splits of the dataset, by name."""
     try:
-        import datasets  # type: ignore[import-untyped]
+        import datasets
     except ImportError:
         raise InputError(
             f"dataset.name={dataset.name!r} needs the library `datasets`: `pip install datasets`"

@@ -23,7 +23,10 @@ class Layout:
 
 
 def find_layout(splits: Splits, dataset: params.Dataset) -> tuple[Layout, Splits]:
-    """The layout, and the dataset without the files whose headers cannot be read."""
+    """The layout, and the dataset without the training files whose headers cannot be read.
+
+    Unreadable test files keep their place, so that positions in the test set stay what they are.
+    """
     resize = dataset.resize or (splits.resize if dataset.size is None else None)
     side = dataset.size or splits.size
     if isinstance(splits.test.image, np.ndarray):
@@ -31,13 +34,17 @@ def find_layout(splits: Splits, dataset: params.Dataset) -> tuple[Layout, Splits
         return Layout((channels, side or height, side or width), _fitting(resize, side)), splits
     if splits.benchmark and side is not None:
         return Layout((3, side, side), _fitting(resize, side)), splits
-    train, train_headers = _probe(splits.train, dataset.skip_unreadable, "training images")
-    test, test_headers = _probe(splits.test, dataset.skip_unreadable, "test images")
-    headers = train_headers + test_headers
+    train = _probe(splits.train, "training images")
+    test = _probe(splits.test, "test images")
+    tell_failures(train.failures, total=len(splits.train), skip=dataset.skip_unreadable)
+    if not dataset.skip_unreadable:  # otherwise they are left out, and said, when they are read
+        tell_failures(test.failures, total=len(splits.test), skip=False)
+    headers = [header for header in (*train.headers, *test.headers) if header is not None]
     channels = 1 if all(header.grey for header in headers) else 3
     height, width = (side, side) if side else _common_size(headers)
     found = Layout((channels, height, width), _fitting(resize, min(height, width)))
-    return found, dataclasses.replace(splits, train=train, test=test)
+    kept = splits.train.rows(np.array([header is not None for header in train.headers], bool))
+    return found, dataclasses.replace(splits, train=kept)
 
 
 def _fitting(resize: int | None, side: int | None) -> int | None:
@@ -49,17 +56,20 @@ def _fitting(resize: int | None, side: int | None) -> int | None:
     return resize
 
 
-def _probe(part: Part, skip: bool, title: str) -> tuple[Part, list[Header]]:
-    """The headers of all files, and the part without the unreadable ones."""
+@dataclass(frozen=True)
+class _Probe:
+    headers: list[Header | None]  # one for each file; None where it cannot be read
+    failures: list[InputError]
+
+
+def _probe(part: Part, title: str) -> _Probe:
     paths = list(part.image)
-    results = list(in_threads(attempt(read_header), paths, title=f"headers of {title}"))
-    failures = [result for result in results if isinstance(result, InputError)]
-    tell_failures(failures, total=len(results), skip=skip)
-    kept = [row for row, result in enumerate(results) if isinstance(result, Header)]
-    headers = [result for result in results if isinstance(result, Header)]
-    if len(kept) == len(results):
-        return part, headers
-    return Part([paths[row] for row in kept], part.label[kept]), headers
+    read = attempt(read_header)
+    results = list(in_threads(read, paths, title=f"headers of {title}"))
+    return _Probe(
+        headers=[result if isinstance(result, Header) else None for result in results],
+        failures=[result for result in results if isinstance(result, InputError)],
+    )
 
 
 def _common_size(headers: list[Header]) -> tuple[int, int]:

@@ -50,6 +50,11 @@ def _part(arrays: Arrays, prefix: str, path: Path) -> Part:
         image = image[..., None]
     if label.ndim == 2 and label.shape[1] == 1:
         label = label[:, 0]
+    if label.shape != image.shape[:1] or label.dtype.kind not in "iu":
+        raise InputError(
+            f"{path}: {prefix}label is {label.dtype} of shape {label.shape}, {prefix}image has "
+            f"shape {image.shape}: expected one whole number for each image"
+        )
     return Part(image, label)
 
 
