@@ -1,12 +1,13 @@
 """`aces doctor`: can this folder run the pipeline? Said before any work starts."""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from aces import params, runtime
-from aces.console import console
+from aces.console import console, warn
 from aces.errors import InputError
 
 EXAMPLE = "aces doctor"
@@ -19,6 +20,7 @@ def configure(parser) -> None:
 def run(args) -> int:
     check_git()
     check_environment()
+    check_identity()
     loaded = params.load()
     runtime.devices(runtime.from_environment().device)
     check_networks(loaded)
@@ -31,6 +33,8 @@ def run(args) -> int:
 def check_networks(loaded: params.Params) -> None:
     from aces import data, networks  # slow to import
 
+    if loaded.dataset.name not in data.DATASETS:
+        return  # what the images are is known once the stage `subsample` has read them
     info = data.info(loaded.dataset.name)
     for arch in (loaded.core.arch, loaded.certify.arch):
         networks.check_arch(arch, num_classes=info.num_classes, shape=info.shape)
@@ -43,6 +47,27 @@ def check_git() -> None:
         raise InputError(
             f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run `git init`"
         )
+
+
+def check_identity() -> None:
+    """DVC commits experiments, and git commits nothing for somebody without a name."""
+    missing = [name for name in ("user.name", "user.email") if not _configured(name)]
+    if missing and not _named_by_environment():
+        warn(
+            f"git has no {' and no '.join(missing)}, without which `dvc exp run` stops: before the first "
+            'experiment, run `git config --global user.name "Your Name"` and `git config --global '
+            "user.email you@example.org`"
+        )
+
+
+def _configured(name: str) -> bool:
+    answer = subprocess.run(["git", "config", name], capture_output=True, text=True)
+    return answer.returncode == 0 and bool(answer.stdout.strip())
+
+
+def _named_by_environment() -> bool:
+    names = (f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL"))
+    return all(os.environ.get(name) for name in names)
 
 
 def check_environment() -> None:
