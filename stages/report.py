@@ -1,9 +1,7 @@
 """Tables, figures and the page; and the parent run gets all there is to know about this run."""
 
-import dataclasses
 import json
 import platform
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,10 +10,9 @@ import pandas as pd
 
 from aces import data, networks, paths, reporting
 from aces.model.composed import ACES
-from aces.model.serving import log_model
 from aces.params import Params
 from aces.rule.counts import read_counts
-from aces.tracking import StageRun, digest
+from aces.tracking import StageRun, digest, publish
 from stages.runner import run_stage
 
 REPORTS = Path("reports")
@@ -30,11 +27,13 @@ def report(params: Params, run: StageRun) -> None:
     inputs = read_inputs(params)
     reporting.write_report(REPORTS, inputs)
     run.roll_up(SUMMARIES)
-    log_curve(inputs.curve, run)
+    publish.log_working_point(run, inputs.metrics)
+    publish.log_curve(run, inputs.curve.to_dict("list"))
     for path in (*SUMMARIES.values(), Path("results/curve.csv"), Path("results/comparison.csv")):
         run.log_artifact(path, path.parent.name)
-    log_report(inputs, run)
+    publish.log_report(run, REPORTS, picture=reporting.screenshot)
     log_composed_model(params, run)
+    run.complete()
 
 
 def read_inputs(params: Params) -> reporting.Inputs:
@@ -71,32 +70,6 @@ def provenance(params: Params) -> dict:
     }
 
 
-def log_curve(curve: pd.DataFrame, run: StageRun) -> None:
-    """The curve as series, with 1000 theta as their steps. Here, because the stage `combine` may
-    have been skipped.
-    """
-    run.log_series(
-        curve.drop(columns="theta").to_dict("records"),
-        steps=[round(1000 * theta) for theta in curve["theta"]],
-    )
-
-
-def log_report(inputs: reporting.Inputs, run: StageRun) -> None:
-    """The MLflow copy of the report also says how long the stages took, and from which revision."""
-    seconds = {f"{stage}_seconds": round(value, 1) for stage, value in run.seconds().items()}
-    run.log_metrics(
-        {f"seconds/{name.removesuffix('_seconds')}": value for name, value in seconds.items()}
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "report"
-        told = dataclasses.replace(
-            inputs, provenance=inputs.provenance | {"run": {**run.revision(), **seconds}}
-        )
-        reporting.write_report(copy, told)
-        reporting.screenshot(copy / "index.html", copy / "screenshot.png")
-        run.log_artifact(copy, "report")
-
-
 def log_composed_model(params: Params, run: StageRun) -> None:
     """The composed model, to be loaded, served, and found by name."""
     theta = min(params.report.thetas, key=lambda theta: abs(theta - 0.5))
@@ -107,13 +80,16 @@ def log_composed_model(params: Params, run: StageRun) -> None:
             for role, network in model.networks.items()
         }
     )
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(folder)
-        run.within_parent(
-            lambda: log_model(
-                folder, dataset=params.dataset.name, n0=params.sample.n0, alpha=params.combine.alpha
-            )
-        )
+    folder = run.workspace() / "model"
+    model.save(folder)
+    run.call(
+        "aces.model.serving:log_model",
+        seconds=publish.MODEL_SECONDS,
+        folder=str(folder),
+        dataset=params.dataset.name,
+        n0=params.sample.n0,
+        alpha=params.combine.alpha,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """Fixtures that several test files share."""
 
+import os
+import shutil
+import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -31,3 +35,62 @@ def datasets(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("ACES_DATA", str(folder))
     monkeypatch.delenv("ACES_IMAGENET", raising=False)
     return folder
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory) -> Path:
+    """A fresh MLflow database, made once: its migrations take seconds."""
+    from aces.tracking import store
+
+    folder = tmp_path_factory.mktemp("store")
+    (folder / ".dvc").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("DVC_ROOT", "MLFLOW_TRACKING_URI"):
+            patch.delenv(name, raising=False)
+        store.open_store()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    """An empty project, where the stages of an experiment `calm-owl` run. It has no store yet."""
+    (tmp_path / ".dvc").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("DVC_ROOT", "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DVC_EXP_NAME", "calm-owl")
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "abc")
+    return tmp_path
+
+
+class WriterThread(threading.Thread):
+    """The writer of a stage in this process, where MLflow is imported already."""
+
+    pid = os.getpid()
+
+    def __init__(self, descriptor: int):
+        super().__init__(daemon=True)
+        self._connection = Connection(os.dup(descriptor))
+        self.start()
+
+    def run(self) -> None:
+        from aces.tracking import writer
+
+        writer.serve(self._connection, stage_is_gone=lambda: False)
+
+    def wait(self, timeout: float | None = None) -> None:
+        self.join(timeout)
+
+    def kill(self) -> None:
+        pass
+
+
+@pytest.fixture
+def tracked(repository, empty_store, monkeypatch) -> Path:
+    """A project with an empty store, whose stages write from this process: fast."""
+    from aces.tracking import channel
+
+    shutil.copy(empty_store, repository / "mlflow.db")
+    monkeypatch.setattr(channel, "_start", WriterThread)
+    return repository

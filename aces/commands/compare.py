@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     finished = read_store()
     if not finished:
         raise InputError(
-            f"no finished run in {public(tracking.tracking_uri())}: `dvc repro` makes one"
+            f"no finished run in {tracking.public(tracking.tracking_uri())}: `dvc repro` makes one"
         )
     curves = read_curves(chosen(finished, args.runs), named=bool(args.runs))
     curves = curves if args.runs else distinct(curves)
@@ -88,7 +88,7 @@ def read_store() -> list:
     except Exception as error:  # of MLflow, of its database, of its HTTP library, of the server
         why = public((str(error).strip().splitlines() or [type(error).__name__])[0])[:200]
         raise InputError(
-            f"the MLflow store {public(tracking.tracking_uri())} cannot be read ({why}): "
+            f"the MLflow store {tracking.public(tracking.tracking_uri())} cannot be read ({why}): "
             f"see that it is whole and reachable, or set MLFLOW_TRACKING_URI"
         ) from None
     finally:

@@ -1,0 +1,254 @@
+"""A store that hangs, refuses, or is none: one honest line, and the stage goes on."""
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aces import params, tracking
+from aces.tracking import channel, store
+
+PROJECT = Path(__file__).parent.parent
+PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))
+WAITS = """
+import sys
+from aces import tracking
+from aces.tracking import channel
+channel.SECONDS = 8.0
+with tracking.track("sample", {"sigma": 1.0}) as run:
+    run.log_metrics({"loss": 0.5})
+"""
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A stage that waits for seconds where it would wait for twenty."""
+    monkeypatch.setattr(channel, "SECONDS", 2.0)
+
+
+def one_complaint(capsys) -> str:
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("sample: not tracked in MLflow, the stage goes on: ")
+    assert "sqlalche.me" not in lines[0]
+    return lines[0]
+
+
+def tracked_stage() -> None:
+    """A stage that uses everything there is."""
+    with tracking.track("sample", PARAMETERS) as run:
+        run.log_metrics({"draws": 1.0})
+        run.log_summary({"draws": 1.0}, "digest")
+        run.roll_up({"sample": Path("none.json")})
+        assert run.seconds() == {}
+        assert run.call("aces.tracking.names:metric_name", name="a@b") is None
+    assert run.id is None and run.parent is None
+
+
+@contextmanager
+def server(*, drip: bool) -> Iterator[str]:
+    """A server that takes connections and says nothing, or sends its answer byte by byte."""
+    stop, listening = threading.Event(), socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(0.1)
+
+    def serve(connection: socket.socket) -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Padding: "
+        with connection:
+            while not stop.wait(0.1):
+                try:
+                    if drip:
+                        connection.sendall(answer[:1])
+                        answer = answer[1:] or b"x"
+                except OSError:
+                    return
+
+    def listen() -> None:
+        while not stop.is_set():
+            try:
+                connection = listening.accept()[0]
+            except TimeoutError:
+                continue
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        yield f"http://user:secret@127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        stop.set()
+        thread.join()
+        listening.close()
+
+
+@pytest.mark.parametrize("drip", [False, True], ids=["silent", "dripping"])
+def test_a_server_that_hangs(repository, monkeypatch, capsys, impatient, drip):
+    with server(drip=drip) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        tracked_stage()
+    line = one_complaint(capsys)
+    assert "gave no answer within 2 s" in line and "MLFLOW_TRACKING_URI" in line
+    assert "secret" not in line
+
+
+def test_a_hanging_server_holds_no_other_run_of_the_project(repository, capsys):
+    """The old code held the lock of the project while it waited for the server."""
+    with server(drip=True) as address:
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", WAITS],
+            cwd=repository,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"MLFLOW_TRACKING_URI": address, "PYTHONPATH": str(PROJECT)},
+        )
+        try:
+            with tracking.track("sample", PARAMETERS):
+                pass
+            assert len(tracking.finished_runs()) == 1
+            assert "no answer" in waiting.communicate(timeout=120)[1].decode()
+            assert waiting.returncode == 0
+        finally:
+            waiting.kill()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_refused_connection(repository, monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracked_stage()
+    assert f"{address} cannot be reached: see that the server runs" in one_complaint(capsys)
+
+
+def test_a_database_that_is_a_folder(tracked, capsys):
+    (tracked / "mlflow.db").unlink()
+    (tracked / "mlflow.db").mkdir()
+    tracked_stage()
+    assert "mlflow.db is a folder: expected MLflow's database; move it away" in one_complaint(
+        capsys
+    )
+
+
+def test_a_database_that_is_none(tracked, capsys):
+    (tracked / "mlflow.db").write_bytes(b"this is no database" * 100)
+    tracked_stage()
+    assert "mlflow.db is no SQLite database: move it away" in one_complaint(capsys)
+
+
+def test_a_database_that_is_damaged(tracked, capsys):
+    (tracked / "mlflow.db").write_bytes(store.HEADER + bytes(range(256)) * 100)
+    tracked_stage()
+    assert "mlflow.db cannot be used" in one_complaint(capsys)
+
+
+def test_a_database_that_another_program_holds(tracked, capsys, impatient):
+    with tracking.track("sample", PARAMETERS):
+        pass
+    holder = sqlite3.connect(tracked / "mlflow.db")
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        tracked_stage()
+    finally:
+        holder.close()
+    line = one_complaint(capsys)
+    assert "another program holds it" in line or "no other program holds it" in line
+
+
+def test_a_library_that_is_missing(repository, monkeypatch, capsys):
+    (repository / "broken").mkdir()
+    (repository / "broken" / "mlflow.py").write_text(
+        "raise ModuleNotFoundError('No module mlflow')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(repository / "broken"))
+    tracked_stage()
+    assert "pip install 'aces[pipeline]'" in one_complaint(capsys)
+
+
+def test_a_store_that_begins_to_fail_is_left_alone(tracked, capsys):
+    with tracking.track("sample", PARAMETERS) as run:
+        for _ in range(10):
+            run.log_artifact(tracked / "absent")
+    assert "absent" in one_complaint(capsys)
+
+
+def test_a_writer_that_dies_does_not_stop_the_stage(repository, capsys):
+    with tracking.track("sample", PARAMETERS) as run:
+        assert run.id
+        run._channel._process.kill()
+        run.log_metrics({"loss": 1.0})
+        assert run.seconds() == {}
+    assert "the process that writes to MLflow failed" in one_complaint(capsys)
+
+
+# ---------------------------------------------------------------- moved and copied projects
+
+
+def inventory(folder: Path) -> dict[str, float]:
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_copied_project_writes_nothing_into_the_original(tracked, tmp_path_factory, monkeypatch):
+    (tracked / "curve.csv").write_text("theta\n")
+    with tracking.track("sample", PARAMETERS) as first:
+        first.log_artifact(tracked / "curve.csv", "results")
+    before = inventory(tracked)
+    copy = tmp_path_factory.mktemp("copies") / "a copy's name"
+    shutil.copytree(tracked, copy)
+    monkeypatch.chdir(copy)
+    (copy / "more.csv").write_text("theta\n")
+    with tracking.track("combine", PARAMETERS | {"sigma": 2.0}) as second:
+        second.log_artifact(copy / "more.csv", "results")
+    assert inventory(tracked) == before
+    assert list((copy / "mlruns").rglob("more.csv"))
+    found = {run.id: run for run in tracking.finished_runs()}
+    for artifact in (copy / "mlruns").rglob("curve.csv"):
+        artifact.write_text("of the copy")
+    assert found[first.parent].artifact("results/curve.csv").read_text() == "of the copy"
+
+
+def test_a_moved_project_takes_its_artifacts_along(tracked, tmp_path_factory, monkeypatch):
+    (tracked / "curve.csv").write_text("theta\n")
+    with tracking.track("sample", PARAMETERS) as run:
+        run.log_artifact(tracked / "curve.csv", "results")
+    moved = tmp_path_factory.mktemp("moved") / "project"
+    monkeypatch.chdir("/")
+    shutil.move(tracked, moved)
+    monkeypatch.chdir(moved)
+    (found,) = tracking.finished_runs()
+    assert found.id == run.parent
+    assert found.artifact("results/curve.csv").read_text() == "theta\n"
+
+
+def test_artifacts_that_lie_elsewhere_stay_there(tmp_path):
+    file = tmp_path / "mlflow.db"
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE experiments (name TEXT, artifact_location TEXT)")
+        database.execute("CREATE TABLE runs (artifact_uri TEXT)")
+        database.execute("INSERT INTO experiments VALUES ('aces', 'file:///old/mlruns')")
+        database.execute("INSERT INTO experiments VALUES ('mine', 's3://bucket/mlruns')")
+        for place in ("file:///old/mlruns/1", "file:///old/mlruns2/1", "/old/mlruns/2"):
+            database.execute("INSERT INTO runs VALUES (?)", (place,))
+    store.rehome(file, Path("/new/mlruns"))
+    with sqlite3.connect(file) as database:
+        assert [
+            row[0] for row in database.execute("SELECT artifact_location FROM experiments")
+        ] == [
+            "file:///new/mlruns",
+            "s3://bucket/mlruns",
+        ]
+        assert [row[0] for row in database.execute("SELECT artifact_uri FROM runs")] == [
+            "file:///new/mlruns/1",
+            "file:///old/mlruns2/1",
+            "/new/mlruns/2",
+        ]
