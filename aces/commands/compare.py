@@ -2,8 +2,6 @@
 
 import argparse
 import logging
-import os
-import re
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE
@@ -16,10 +14,6 @@ from aces.errors import InputError
 if TYPE_CHECKING:
     from aces.reporting.runs import RunCurve
 
-PATIENCE = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-}  # with a server that does not answer
 EXAMPLE = "aces compare cifar10-gaussian-0.25 3f2a91 --out reports/compare"
 
 
@@ -78,26 +72,16 @@ def read_store() -> list:
     """The finished runs, or one line on why they cannot be had."""
     from aces import tracking
 
-    for name, value in PATIENCE.items():
-        os.environ.setdefault(name, value)
-    logging.disable(logging.ERROR)  # of each attempt, which MLflow and urllib3 tell
+    logging.disable(logging.ERROR)  # MLflow and urllib3 would report every attempt
     try:
         return tracking.finished_runs()
-    except InputError:
-        raise
     except Exception as error:  # of MLflow, of its database, of its HTTP library, of the server
-        why = public((str(error).strip().splitlines() or [type(error).__name__])[0])[:200]
         raise InputError(
-            f"the MLflow store {tracking.public(tracking.tracking_uri())} cannot be read ({why}): "
-            f"see that it is whole and reachable, or set MLFLOW_TRACKING_URI"
+            f"the MLflow store cannot be read: {tracking.reason(error)}; MLFLOW_TRACKING_URI names "
+            "another one"
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-
-
-def public(uri: str) -> str:
-    """Without a user's name and password."""
-    return re.sub(r"//[^/@]*@", "//", uri)
 
 
 def read_curves(runs: list, *, named: bool) -> list:

@@ -15,7 +15,7 @@ from aces.files import digest
 from aces.tracking.names import EXPERIMENT, metric_name, numbers
 from aces.tracking.runs import FinishedRun, finished_runs
 from aces.tracking.stage import StageRun, track
-from aces.tracking.store import public, tracking_uri
+from aces.tracking.store import public, reason, tracking_uri
 
 __all__ = [
     "EXPERIMENT",
@@ -26,6 +26,7 @@ __all__ = [
     "metric_name",
     "numbers",
     "public",
+    "reason",
     "track",
     "tracking_uri",
 ]

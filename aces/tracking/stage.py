@@ -121,7 +121,7 @@ class StageRun:
         """The git revision, and the run in the store that this is about."""
         return {"parent_run": self.parent or "", **pipelines.git_tags()}
 
-    def call(self, function: str, *, seconds: float = 0.0, **options: Any) -> Any:
+    def call(self, function: str, /, *, seconds: float = 0.0, **options: Any) -> Any:
         """Call `package.module:function` in the writer, with the parent as MLflow's active run.
 
         seconds: how long it may take beyond the stage's allowance. None where it fails.

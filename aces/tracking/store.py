@@ -88,7 +88,7 @@ def default_uri() -> Iterator[None]:
     try:
         yield
     finally:
-        mlflow.set_tracking_uri(None)
+        mlflow.set_tracking_uri("")
         os.environ.pop("MLFLOW_TRACKING_URI", None)
         if given is not None:
             os.environ["MLFLOW_TRACKING_URI"] = given
