@@ -9,10 +9,10 @@ import pytest
 
 from aces import params, tracking
 from aces.cli import main
-from aces.commands.compare import PATIENCE
 from aces.reporting import compare
 from aces.reporting import runs as stored_runs
 from aces.reporting.runs import read_curve
+from aces.tracking.store import PATIENCE
 from headless import needs_browser, opened
 from simulated import simulated_run
 
