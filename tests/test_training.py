@@ -176,7 +176,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(digits, tmp_path, e
 def test_a_finished_training_is_not_done_again_unless_its_code_changed(
     digits, tmp_path, monkeypatch
 ):
-    """Its stage may die before DVC has the network, and another experiment may need the same one."""
+    """Its stage may die before DVC has the network; another experiment may need the same one."""
     _, training = digits
     steps, histories = [], ([], [], [])
 
