@@ -1,10 +1,18 @@
 """Image files of every kind become the array the networks see."""
 
+import os
+import resource
+import struct
+import subprocess
+import sys
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from aces.data.images import read_image, read_images
+from aces.data import images
+from aces.data.images import read_crop, read_header, read_image, read_images
 from aces.errors import InputError
 
 CIFAR = (3, 32, 32)
@@ -40,11 +48,9 @@ def test_an_image_of_the_right_size_is_unchanged(tmp_path):
 
 
 def test_resize_then_crop_is_torchvisions(tmp_path):
-    from torchvision import transforms
-
     from aces.vision import torchvision
 
-    assert torchvision
+    transforms = torchvision.transforms
     usual = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])
     for size in [(500, 375), (301, 517), (224, 224), (1000, 257)]:
         noise = Image.fromarray(
@@ -108,3 +114,173 @@ def test_values_of_no_known_range_are_refused(tmp_path):
     )
     with pytest.raises(InputError, match="values from -3"):
         read_image(path, shape=CIFAR)
+
+
+# --- what must not take the memory, the time or the program ---
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A valid PNG of so many black pixels, in a few bytes."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((width + 7) // 8 + 1) * height, 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "size, message",
+    [
+        ((1, 60_000), "has 1 x 60000 pixels: expected sides of at most 100 : 1; crop it"),
+        ((60_000, 1), "has 60000 x 1 pixels: expected sides"),
+        ((9_000, 9_000), "has 9000 x 9000 pixels: expected at most 80,000,000"),
+        ((20_000, 20_000), "has more than 80,000,000 pixels"),
+    ],
+)
+def test_an_absurd_size_is_refused_before_a_pixel_is_decoded(tmp_path, size, message, monkeypatch):
+    path = tmp_path / "large.png"
+    path.write_bytes(png_of(*size))
+    monkeypatch.setattr(Image.Image, "resize", lambda *_, **__: pytest.fail("it was resized"))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("it was decoded"))
+    for read in (
+        lambda: read_image(path, shape=(3, 224, 224), resize=256),
+        lambda: read_header(path),
+        lambda: read_crop(path, shape=CIFAR, choose=lambda width, height: (0, 0, 1, 1)),
+    ):
+        with pytest.raises(InputError, match=message):
+            read()
+
+
+def test_a_large_crop_of_a_long_image_is_refused(tmp_path):
+    """2 x 200 pixels, with a shorter side of 2,000, would be 2,000 x 200,000 pixels."""
+    path = save(tmp_path, Image.new("L", (2, 200)))
+    with pytest.raises(InputError, match="at most 80,000,000, also after resizing"):
+        read_image(path, shape=(3, 2000, 2000))
+
+
+def test_a_small_file_cannot_fill_the_memory(tmp_path):
+    """In a process that may take 1.5 GB: the file of 196 bytes that took 14 GB."""
+    path = tmp_path / "long.png"
+    path.write_bytes(png_of(1, 60_000))
+    assert len(path.read_bytes()) < 250
+    code = (
+        "import sys; from aces.data.images import read_image\n"
+        "try: read_image(sys.argv[1], shape=(3, 224, 224), resize=256)\n"
+        "except ValueError as error: print(type(error).__name__, error)"
+    )
+    limit = 3 * 2**29
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert run.stdout.startswith("InputError") and "crop it" in run.stdout, run.stderr
+
+
+def test_pipes_and_devices_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", "/dev/zero"):
+        with pytest.raises(InputError, match="is a pipe or a device: save it to a file"):
+            read_image(path, shape=CIFAR)
+
+
+def test_formats_that_run_other_programs_are_refused(tmp_path):
+    """Pillow opens PostScript by Ghostscript."""
+    (tmp_path / "image.eps").write_text(
+        "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
+    with pytest.raises(InputError, match="in no format that Pillow reads"):
+        read_image(tmp_path / "image.eps", shape=CIFAR)
+
+
+def test_any_damage_is_one_line(tmp_path):
+    """Seeded changes of real files: an image of the right shape, or an InputError of one line."""
+    random = np.random.default_rng(7)
+    noise = Image.fromarray(random.integers(0, 256, (40, 30, 3), dtype=np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for suffix in ("png", "jpg", "gif", "tiff", "bmp", "webp", "ppm", "tga", "jp2", "ico", "dds"):
+        path = tmp_path / f"image.{suffix}"
+        noise.save(path, **({"exif": exif} if suffix in ("jpg", "png", "tiff") else {}))
+        whole = np.frombuffer(path.read_bytes(), np.uint8)
+        for _ in range(25):
+            damaged = whole.copy()
+            places = random.integers(0, min(len(damaged), 600), 4)
+            damaged[places] = random.integers(0, 256, 4)
+            path.write_bytes(damaged.tobytes()[: random.integers(20, len(damaged) + 1)])
+            try:
+                assert read_image(path, shape=CIFAR).shape == (32, 32, 3)
+            except InputError as error:
+                assert "\n" not in str(error) and str(path) in str(error)
+
+
+def test_damaged_orientation_is_no_orientation(tmp_path, monkeypatch):
+    path = save(tmp_path, Image.new("RGB", (32, 32), (1, 2, 3)), name="image.jpg")
+
+    def broken(_):
+        raise SyntaxError("not a TIFF file")
+
+    monkeypatch.setattr(Image.Image, "getexif", broken)
+    assert read_image(path, shape=CIFAR).shape == (32, 32, 3)
+
+
+# --- less usual kinds ---
+
+
+def test_lab_is_converted(tmp_path):
+    """sRGB red has L* 53, a* 80 and b* 67; Pillow stores L* 255 / 100, a* + 128 and b* + 128."""
+    red = Image.new("LAB", (32, 32), (136, 208, 195))
+    array = read_image(save(tmp_path, red, name="image.tiff"), shape=CIFAR)
+    assert np.abs(array.astype(int) - (255, 0, 0)).max() <= 3
+    assert read_image(tmp_path / "image.tiff", shape=(1, 8, 8)).shape == (8, 8, 1)
+
+
+def test_of_an_animation_the_first_frame_counts(tmp_path):
+    frames = [Image.new("RGB", (32, 32), colour) for colour in ("red", "green", "blue")]
+    for suffix in ("gif", "webp", "png", "tiff"):
+        path = tmp_path / f"image.{suffix}"
+        lossless = {"lossless": True} if suffix == "webp" else {}
+        frames[0].save(path, save_all=True, append_images=frames[1:], **lossless)
+        assert (read_image(path, shape=CIFAR) == (255, 0, 0)).all(), suffix
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_that_of_pillow(tmp_path, orientation):
+    from PIL import ImageOps
+
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = save(tmp_path, Image.fromarray(pixels), exif=exif)
+    header = read_header(path)
+    with Image.open(path) as file:
+        upright = ImageOps.exif_transpose(file)
+    assert (header.width, header.height) == upright.size
+    shape = (3, header.height, header.width)
+    np.testing.assert_array_equal(read_image(path, shape=shape), np.asarray(upright))
+
+
+def test_a_crop_for_training_is_the_part_that_was_chosen(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    path, asked = save(tmp_path, Image.fromarray(pixels)), []
+
+    def choose(width: int, height: int):
+        asked.append((width, height))
+        return 10, 4, 42, 36
+
+    crop = read_crop(path, shape=CIFAR, choose=choose)
+    np.testing.assert_array_equal(crop, pixels[4:36, 10:42])
+    assert asked == [(60, 40)] and crop.flags.writeable
+
+
+def test_the_content_of_a_file_is_read_like_the_file(tmp_path):
+    path = save(tmp_path, Image.new("RGB", (50, 40), (9, 8, 7)))
+    content = path.read_bytes()
+    assert (read_image(content, shape=CIFAR) == read_image(path, shape=CIFAR)).all()
+    assert read_header(content) == images.Header(50, 40, grey=False)
+    with pytest.raises(InputError, match="image 3 of the set is in no format"):
+        read_image(b"nothing", shape=CIFAR, name="3 of the set")

@@ -34,8 +34,9 @@ GREY_MODES = ("1", "L", "LA", "La", "I", "F")  # and I;16 in all its forms
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
-# Pillow warns of large images when it opens them. `_check_size` refuses them in one line instead.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+# Pillow warns of large images and of damaged metadata, several lines for one file. What matters is
+# refused here, in one line.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 @dataclass(frozen=True)
