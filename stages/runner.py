@@ -11,6 +11,7 @@ from aces.console import fail
 from aces.errors import explain
 from aces.files import digest, write_json
 from aces.params import Params
+from aces.process import end_with_dvc
 from aces.tracking import StageRun, numbers, track
 
 Stage = Callable[[Params, StageRun], dict | None]
@@ -27,6 +28,7 @@ def run_stage(
     """
     path = summary or paths.stage_metrics(name)
     try:
+        end_with_dvc()
         params = parameters.load()
         if int(os.environ.get("RANK", 0)) > 0:
             # One of torchrun's processes: only the main one tracks and writes.
