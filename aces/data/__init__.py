@@ -6,6 +6,7 @@ dataset is.
 """
 
 from aces import params
+from aces.data.known import DATASETS, info
 from aces.data.sets import (
     EvalSet,
     Info,
@@ -18,7 +19,7 @@ from aces.data.sets import (
     write_eval,
     write_train,
 )
-from aces.data.sources import DATASETS, info, load
+from aces.data.sources import load
 from aces.data.splits import Part, Splits
 
 __all__ = [

@@ -21,12 +21,10 @@ from filelock import FileLock
 
 from aces import paths
 from aces.console import console, progress
+from aces.data.known import CIFAR10
 from aces.data.sets import write_arrays
 from aces.data.splits import Part, Splits
 from aces.errors import InputError
-
-CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # as in the published networks
 
 Arrays = dict[str, np.ndarray]
 
@@ -56,9 +54,9 @@ def load() -> Splits:
     return Splits(
         train=Part(arrays["train_image"], arrays["train_label"]),
         test=Part(arrays["test_image"], arrays["test_label"]),
-        classes=CLASSES,
-        mean=MEAN,
-        std=STD,
+        classes=CIFAR10.classes,
+        mean=CIFAR10.mean,
+        std=CIFAR10.std,
         benchmark=True,
     )
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from aces.data.known import DIGITS
 from aces.data.splits import Part, Splits
 
-CLASSES = [str(digit) for digit in range(10)]
-MEAN, STD = (0.3053,), (0.3760,)
 TEST_IMAGES = 360
 
 
@@ -23,8 +22,8 @@ def load() -> Splits:
     return Splits(
         train=Part(image[train], label[train]),
         test=Part(image[test], label[test]),
-        classes=CLASSES,
-        mean=MEAN,
-        std=STD,
+        classes=DIGITS.classes,
+        mean=DIGITS.mean,
+        std=DIGITS.std,
         benchmark=True,
     )

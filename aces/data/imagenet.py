@@ -10,14 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from aces.data import places
+from aces.data import known, places
 from aces.data.listing import class_files, class_folders
 from aces.data.splits import Part, Splits
 from aces.errors import InputError
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSES = 1000
-RESIZE, CROP = 256, 224
 
 
 def load() -> Splits:
@@ -25,26 +23,19 @@ def load() -> Splits:
 
     Without a folder `train` there are none of these: published networks can still be evaluated.
     """
-    root = places.imagenet()
+    root, about = places.imagenet(), known.imagenet()
     train = root / "train"
     return Splits(
         train=_listing(train) if train.is_dir() else Part([], np.empty(0, np.int64)),
         test=_listing(root / "val"),
-        classes=class_names(),
-        mean=MEAN,
-        std=STD,
-        size=CROP,
-        resize=RESIZE,
+        classes=about.classes,
+        mean=about.mean,
+        std=about.std,
+        size=about.shape[1],
+        resize=about.resize,
         root=places.IMAGENET,
         benchmark=True,
     )
-
-
-def class_names() -> list[str]:
-    """The names of the 1000 classes, in the order of their wnids."""
-    from aces.vision import torchvision
-
-    return list(torchvision.models.ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
 
 
 def _listing(part: Path) -> Part:
