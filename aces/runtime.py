@@ -8,6 +8,7 @@ ACES_IMAGENET the folder with ImageNet's val/<wnid>/ and train/<wnid>/ (default 
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,8 @@ class Runtime:
     """How work is done, never what comes out of it.
 
     scratch: where finished parts of long work are kept, so that a killed run goes on; None keeps
-    nothing. progress: whether to show it.
+    nothing. progress: whether to show it. stop: is asked again and again while the work goes on;
+    where it says True, the work ends with the exception `Stopped`.
     """
 
     device: str = "auto"  # auto, cpu, cuda (every GPU) or cuda:1
@@ -34,12 +36,17 @@ class Runtime:
     engine: str = "local"
     scratch: Path | None = None
     progress: bool = True
+    stop: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine={self.engine!r}: expected one of {', '.join(ENGINES)}")
         if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
             raise InputError(f"workers={self.workers!r}: expected a whole number above 0")
+
+
+class Stopped(Exception):
+    """The caller asked for the work to end before it was done (`Runtime.stop`)."""
 
 
 def from_environment(*, scratch: Path | None = None) -> Runtime:

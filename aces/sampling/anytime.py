@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from aces.errors import InputError
 from aces.rule.composition import Route, places_of
-from aces.rule.counts import Round
+from aces.rule.counts import Round, Settings
 from aces.rule.sequential import AnytimeTest, log_evidence
 from aces.rule.smoothing import ABSTAIN
 from aces.rule.statistics import check_alpha
@@ -37,6 +37,7 @@ class Answer:
     route: Route
     draws: int  # made in all
     invalid: int  # of these, with NaN or infinite logits
+    settings: Settings  # of the draws
 
 
 def certify_at(
@@ -248,6 +249,6 @@ def _answers(
     invalid = drawing.invalid.sum(axis=0)
     draws = drawing.classes.sum(axis=(0, 2)) + invalid
     return [
-        Answer(int(p), float(r), Route(w), int(d), int(i))
+        Answer(int(p), float(r), Route(w), int(d), int(i), drawing.settings)
         for p, r, w, d, i in zip(prediction, radius, route, draws, invalid)
     ]

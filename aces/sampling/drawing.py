@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from aces import console
 from aces.errors import InputError
 from aces.rule.counts import BINS, Round, Settings
-from aces.runtime import Runtime
+from aces.runtime import Runtime, Stopped
 from aces.runtime import devices as devices_of
 from aces.sampling.count import Counter, Job
 from aces.sampling.forward import hash_of, prepare
@@ -80,7 +80,9 @@ def open_drawing(
         ENGINES[runtime.engine](counter, devices, workers=runtime.workers) as engine,
         console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
     ):
-        yield Drawing(counter, images.pixels, index, engine, shards, bar, rows=rows)
+        yield Drawing(
+            counter, images.pixels, index, engine, shards, bar, rows=rows, stop=runtime.stop
+        )
 
 
 class Drawing:
@@ -98,10 +100,11 @@ class Drawing:
         bar,
         *,
         rows: int,
+        stop: Callable[[], bool] | None = None,
     ):
         self.settings, self.images, self.index = counter.settings, images, index
         self.num_classes, self.rows = counter.num_classes, rows
-        self.engine, self.shards, self.bar = engine, shards, bar
+        self.engine, self.shards, self.bar, self.stop = engine, shards, bar, stop
         count = len(images)
         self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
         histograms = (len(Round), count, BINS + 1)
@@ -125,6 +128,8 @@ class Drawing:
             self._add(job.unit, table)
             if self.bar is not None:
                 self.bar.advance(job.unit.draws)
+            if self.stop is not None and self.stop():
+                raise Stopped
         if round == Round.GUESS:
             self.guess = self.classes[Round.GUESS].argmax(axis=1)
 
