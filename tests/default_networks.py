@@ -19,12 +19,12 @@ IMAGES = 60
 @functools.cache
 def default_model(theta: float = 0.5) -> ACES:
     info = data.info("cifar10")
-    networks = {
+    trained = {
         role: networks.load_model(FOLDER / f"{role}.safetensors") for role in ("core", "certify")
     }
     sigma = float(networks.read_metadata(FOLDER / "certify.safetensors")["sigma"])
     return ACES(
-        **networks, sigma=sigma, theta=theta, num_classes=10, classes=info.classes, shape=info.shape
+        **trained, sigma=sigma, theta=theta, num_classes=10, classes=info.classes, shape=info.shape
     )
 
 

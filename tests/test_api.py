@@ -5,20 +5,23 @@ folder it is saved to.
 import json
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 from torch import nn
 
 import aces
 from aces import ACES, networks
 from aces.errors import InputError
-from aces.model.composed import Certificate, Prediction
+from aces.model.certificates import Certificate, Prediction, change
 from aces.rule import composition
 from aces.rule.composition import Route
 from aces.rule.smoothing import ABSTAIN
+from aces.runtime import Stopped
 from sampled import sample
 from small_models import CLASSES, Constant, HalfSpace, digits, digits_model, grey, half_space_model
 
@@ -197,6 +200,57 @@ def test_uint8_in_either_order_and_floats_are_the_same_images():
     assert all(answer == answers[0] for answer in answers)
 
 
+def test_files_and_pil_images_are_the_arrays_in_them(tmp_path):
+    model, images = digits_model(), digits().image[:2]
+    files = []
+    for number, image in enumerate(images):
+        files.append(tmp_path / f"{number}.png")
+        Image.fromarray(image[:, :, 0]).save(files[-1])
+    expected = model.certify(images, n=200, seed=1)
+    opened = [Image.open(file) for file in files]
+    assert model.certify(files, n=200, seed=1) == expected
+    assert model.certify(opened, n=200, seed=1) == expected
+    assert model.certify(str(files[0]), n=200, seed=1) == expected[:1]
+    assert model.certify(opened[0].resize((80, 40)), n=200)[0].draws == 300
+
+
+@pytest.mark.parametrize("x", [[], [3], "nowhere.png", None, [np.zeros((8, 8, 1), np.uint8)]])
+def test_what_is_no_image_is_refused(x):
+    with pytest.raises(InputError, match="image"):
+        digits_model().certify(x, n=100)
+
+
+def test_files_need_a_shape():
+    model = ACES(
+        core=Constant([0.0, 1.0]), certify=HalfSpace(), sigma=0.25, theta=0.9, num_classes=2
+    )
+    with pytest.raises(InputError, match=r"shape=\(C, H, W\)"):
+        model.certify("photo.png", n=100)
+
+
+def test_an_index_fixes_the_draws_of_an_image():
+    model, x = half_space_model(), grey(0.52, 0.53)
+    both = model.certify(x, n=500, seed=3, index=[7, 9])
+    assert model.certify(x[1:], n=500, seed=3, index=[9]) == both[1:]
+    assert model.certify(x[1:], n=500, seed=3, index=[8])[0].p_class != both[1].p_class
+
+
+def test_work_ends_when_it_is_asked_to_stop():
+    model = half_space_model()
+    asked = []
+    stopping = model.running(
+        replace(model.runtime, stop=lambda: asked.append(1) or len(asked) == 3)
+    )
+    for ask in (
+        lambda: stopping.certify(grey(0.6), n=100_000),
+        lambda: stopping.predict(grey(0.5), n=100_000, adaptive=True),
+    ):
+        asked.clear()
+        with pytest.raises(Stopped):
+            ask()
+        assert len(asked) == 3
+
+
 @pytest.mark.parametrize(
     "x, message",
     [
@@ -292,32 +346,63 @@ def test_networks_in_training_mode_are_used_in_evaluation_mode():
 # ---------------------------------------------------------------- what comes out
 
 
-def test_results_read_well():
-    certificate = Certificate(
-        prediction=3,
-        radius=0.21739,
-        route=Route.CERTIFY,
-        p_select=0.9,
-        p_class=0.8,
-        alpha=0.001,
-        draws=100_100,
-        invalid=0,
-        seed=1,
-        name="cat",
+def certificate(**changes) -> Certificate:
+    made = dict(prediction=3, radius=0.21739, route=Route.CERTIFY, p_select=0.9, p_class=0.8)
+    made |= dict(alpha=0.001, draws=100_100, invalid=0, seed=1, name="cat", values=3072)
+    return Certificate(**made | changes)
+
+
+def test_certificates_read_well():
+    assert str(certificate()) == (
+        "cat, by the certification network, certified within 0.2173: one value by 55, or all 3,072 by "
+        "1.00 grey levels (alpha 0.001, 100,100 draws)"
     )
-    assert (
-        str(certificate)
-        == "cat, certified within 0.2173, by the certification network (confidence 0.999, 100,100 draws)"
-    )
-    assert certificate.grey_levels == pytest.approx(55.43, abs=0.01)
-    prediction = Prediction(3, alpha=0.001, draws=120, seed=1, name="cat")
-    assert (
-        prediction == 3
-        and str(prediction) == "cat (120 draws)"
-        and json.dumps([prediction]) == "[3]"
-    )
-    assert pickle.loads(pickle.dumps(prediction)) == 3
-    assert str(Prediction(ABSTAIN, draws=5)) == "abstains (5 draws)"
+    assert certificate().grey_levels == pytest.approx(55.43, abs=0.01)
+    to_core = certificate(radius=0.0, route=Route.CORE, name="")
+    assert str(to_core) == "class 3, by the core network, no radius (alpha 0.001, 100,100 draws)"
+
+
+def test_an_abstention_claims_nothing():
+    said = str(certificate(prediction=ABSTAIN, radius=0.0, route=Route.ABSTAIN, name=""))
+    assert said == "abstains (100,100 draws)"
+    assert str(Prediction(ABSTAIN, route=Route.ABSTAIN, draws=5)) == "abstains (5 draws)"
+
+
+def test_a_tiny_alpha_is_not_rounded_to_certainty():
+    assert "alpha 2e-08" in str(certificate(alpha=2e-8))
+
+
+@pytest.mark.parametrize("radius", [1e-5, 0.00399, 0.2173999, 0.9999, 1.0, 3.7])
+def test_a_radius_in_grey_levels_is_never_rounded_up(radius):
+    allowed = change(radius, values=3072)
+    one, every = float(allowed.one_value), float(allowed.all_values)
+    assert one <= 255 * radius and np.sqrt(3072) * every <= 255 * radius
+    assert one <= 255
+
+
+def test_a_prediction_is_an_int_that_knows_its_route_and_cannot_be_changed():
+    prediction = Prediction(3, route=Route.CORE, alpha=0.001, draws=120, seed=1, name="cat")
+    assert prediction == 3 and json.dumps([prediction]) == "[3]"
+    assert str(prediction) == "cat, by the core network (alpha 0.001, 120 draws)"
+    assert pickle.loads(pickle.dumps(prediction)).route == Route.CORE
+    with pytest.raises(AttributeError):
+        prediction.route = Route.CERTIFY
+
+
+def test_answers_record_what_they_depend_on():
+    model = half_space_model()
+    for answer in (*model.certify(grey(0.6), n=100), *model.predict(grey(0.6), n=100)):
+        record = answer.as_dict()
+        assert record["sigma"] == 0.25 and record["theta"] == 0.9 and record["alpha"] == 0.001
+        assert record["rule"] == model.rule and record["noise"] == model.noise
+        assert record["precision"] == "float32" and record["invalid"] == 0
+        assert record["backend"] and record["generator"] and json.dumps(record)
+
+
+def test_a_model_says_what_it_is():
+    said = repr(digits_model())
+    for part in ("sigma=0.25", "theta=0.6", digits_model().rule, "core: tiny", "certify: tiny"):
+        assert part in said, said
 
 
 def test_importing_aces_does_not_import_torch():

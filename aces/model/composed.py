@@ -1,126 +1,79 @@
 """ACES as a model: any torch networks in, certificates out.
 
     model = aces.ACES(core=core, certify=certify, sigma=0.25, theta=0.5, num_classes=10)
-    certificate, = model.certify(image[None])
+    certificate, = model.certify("photo.png")
     certificate.prediction, certificate.radius, certificate.route
 
-The networks are the paper's: `core` answers accurately and without a radius, `certify` answers
-under noise, and `select`, or else the entropy of `certify`, decides between the two.
+The networks are the paper's: `core` answers accurately and without a radius, `certify` answers under
+noise. Which of the two speaks for an image is decided by a rule from the draws of `certify`.
 """
 
 import copy
+import math
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy.special import ndtr
-from torch import Tensor, nn
+from torch import nn
 
-from aces import data, params, sampling
+from aces import grid, params, sampling
 from aces.errors import InputError
+from aces.files import digest_of
 from aces.model import folder as saved
-from aces.networks import load_model
+from aces.model import pipeline
+from aces.model.certificates import Certificate, Circumstances, Prediction
+from aces.model.inputs import as_images
+from aces.networks import fingerprint
 from aces.rule import composition
 from aces.rule.composition import Route
-from aces.rule.counts import Counts
+from aces.rule.counts import Settings
 from aces.rule.sequential import log_evidence
 from aces.rule.smoothing import ABSTAIN
-from aces.rule.statistics import check_alpha, floor_digits
+from aces.rule.statistics import check_alpha
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, Images
 
-GREY_LEVELS = 255
+if TYPE_CHECKING:
+    from aces.model.inputs import Source
+
+DEFAULT_RULE, DEFAULT_NOISE = "paper", "float"
+RULES = ("paper",)
+Result = TypeVar("Result")
+
 N0_PREDICT = 50  # of an adaptive prediction's draws, those that fix the guesses
-# Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha; an
+# Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha. An
 # image stops when its radius can grow by no more than 1 % of the largest possible.
 LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What CERTIFY says of one image, with probability >= 1 - alpha over its draws.
-
-    Unless `prediction` is ABSTAIN (-1), it is what ACES answers at the image, and, if `radius` is
-    above 0, at every image that is nearer than `radius` in the l2 norm.
-    """
-
-    prediction: int  # class, or ABSTAIN
-    radius: float  # l2, of pixels in [0, 1]; 0 without a certificate
-    route: Route  # who answered
-    p_select: float  # lower bound of the probability that a draw selects the guessed network
-    p_class: float  # lower bound of the probability that a draw is of the guessed class
-    alpha: float
-    draws: int  # made in all
-    invalid: int  # of these, with NaN or infinite logits
-    seed: int  # repeats the draws
-    name: str = ""  # of the class
-
-    @property
-    def grey_levels(self) -> float:
-        """The radius for pixels in 0..255."""
-        return self.radius * GREY_LEVELS
-
-    def __str__(self) -> str:
-        confidence = f"confidence {1 - self.alpha:g}, {self.draws:,} draws"
-        if self.route == Route.ABSTAIN:
-            return f"abstains ({confidence})"
-        reach = (
-            f", certified within {floor_digits(self.radius, 4)}"
-            if self.radius > 0
-            else ", no radius"
-        )
-        return f"{self.name or f'class {self.prediction}'}{reach}, by {_WHO[self.route]} ({confidence})"
-
-
-_WHO = {
-    Route.CERTIFY: "the certification network",
-    Route.CORE: "the core network",
-    Route.AGREE: "both networks",
-}
-
-
-class Prediction(int):
-    """What PREDICT says of one image: the class, or ABSTAIN (-1), an int that also knows how it
-    came about.
-    """
-
-    alpha: float  # the probability with which it may be wrong
-    draws: int
-    seed: int  # repeats the draws
-    name: str  # of the class
-
-    def __new__(
-        cls, prediction: int, *, alpha: float = 0.0, draws: int = 0, seed: int = 0, name: str = ""
-    ):
-        self = super().__new__(cls, prediction)
-        self.alpha, self.draws, self.seed, self.name = alpha, draws, seed, name
-        return self
-
-    def __repr__(self) -> str:
-        return f"Prediction({int(self)}, name={self.name!r}, draws={self.draws}, seed={self.seed})"
-
-    def __str__(self) -> str:
-        answer = "abstains" if self == ABSTAIN else self.name or f"class {int(self)}"
-        return f"{answer} ({self.draws:,} draws)"
 
 
 class ACES:
     """The composed model (Horváth et al., 2022): a smoothed network where it is selected, else the
     core network.
 
-    Args: core: Any module from pixels in [0, 1], (N, C, H, W), to logits (N, num_classes). It sees
-    images without noise. certify: The same, trained under noise. It sees noisy copies, each on its
-    own. sigma: Standard deviation of the noise, in the units of the pixels. theta: The
-    certification network is selected where the score is at most theta: a multiple of 1/1000 in [0,
-    1]. num_classes: Number of classes. select: A module with logits (N, 2), the first of them for
-    "core", whose probability is the score. Without it
-            the score is the entropy of `certify`, scaled to [0, 1].
-        classes: Names of the classes. shape: (C, H, W) of the images. If given, other images are
-            refused. resize: To which length the shorter side of an image file is resized before the
-            middle is cropped. device: `auto`, `cpu`, `cuda` or `cuda:1`. workers: How many threads
-            or GPUs draw (default: all).
+    Args:
+        core: Any module from pixels in [0, 1], (N, C, H, W), to logits (N, num_classes). It sees
+            images without noise.
+        certify: The same, trained under noise. It sees noisy copies, each on its own.
+        sigma: Standard deviation of the noise, in the units of the pixels.
+        theta: How much doubt (or, with the paper's rule, which score) of a draw is accepted: a
+            multiple of 1/1000 in [0, 1]. A larger theta leaves more images to `certify`.
+        num_classes: Number of classes.
+        select: For the paper's rule: a module with logits (N, 2), the first of them for "core",
+            whose probability is the score. Without it the score is the entropy of `certify`.
+        rule: `confident` (one event: the class, and little doubt) or `paper` (Algorithm 1). The
+            default is `confident`, and `paper` where there is a `select`.
+        noise: `exact` (noise on a lattice, so that no rounding betrays the image), or `float`.
+        precision: In which the certification network runs.
+        classes: Names of the classes.
+        shape: (C, H, W) of the images. If given, other images are refused, and files can be read.
+        resize: To which length the shorter side of an image file is resized before the middle is
+            cropped.
+        device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        workers: How many threads or GPUs draw (default: all).
     """
 
     def __init__(
@@ -132,33 +85,39 @@ class ACES:
         theta: float,
         num_classes: int,
         select: nn.Module | None = None,
+        rule: str | None = None,
+        noise: str = DEFAULT_NOISE,
+        precision: str = "float32",
         classes: Sequence[str] | None = None,
-        shape: tuple[int, int, int] | None = None,
+        shape: Sequence[int] | None = None,
         resize: int | None = None,
         device: str = "auto",
         workers: int | None = None,
     ):
-        self.networks = {"core": core, "certify": certify} | (
-            {"select": select} if select is not None else {}
-        )
-        for role, network in self.networks.items():
-            if not isinstance(network, nn.Module):
-                raise InputError(
-                    f"{role} is a {type(network).__name__}: expected a torch module from images to logits"
-                )
+        self.networks = {"core": core, "certify": certify}
+        if select is not None:
+            self.networks["select"] = select
+        _check_networks(self.networks)
         if classes is not None and len(classes) != num_classes:
             raise InputError(
                 f"classes has {len(classes)} names: expected num_classes={num_classes}"
             )
-        composition.places_of(theta)  # refuses a theta off the grid
+        self.rule = rule or (DEFAULT_RULE if select is None else "paper")
+        _check_rule(self.rule, selects=select is not None)
+        _check_theta(theta)
         self.sigma, self.theta, self.num_classes = float(sigma), float(theta), int(num_classes)
+        self.noise, self.precision = noise, precision
         self.classes = None if classes is None else [str(name) for name in classes]
-        self.shape, self.resize = None if shape is None else tuple(shape), resize
-        self.device, self.workers = device, workers
+        self.shape = None if shape is None else _as_shape(shape)
+        self.resize = resize
+        self.runtime = Runtime(device=device, workers=workers, progress=False)
+        DrawPlan(sigma=self.sigma, noise=noise, precision=precision)  # refuses what is unknown
+
+    # ---------------------------------------------------------------- answers
 
     def certify(
         self,
-        x: np.ndarray | Tensor,
+        x: "Source",
         *,
         n0: int = 100,
         n: int = 100_000,
@@ -167,27 +126,34 @@ class ACES:
         radius: float | None = None,
         multiplicity: str = "iut",
         seed: int | None = None,
+        index: Sequence[int] | None = None,
         progress: bool = False,
     ) -> list[Certificate]:
-        """CERTIFY (Algorithm 1): with probability >= 1 - alpha for each image, its certificate
-        holds.
+        """CERTIFY: with probability at least 1 - alpha for each image, its certificate holds.
 
-        Args: x: Images: (N, C, H, W) floats in [0, 1], or (N, H, W, C) or (N, C, H, W) uint8. n0:
-        Draws that fix the guesses. n: Draws that bound their probabilities; at most so many if
-        `adaptive`. alpha: The total failure probability of one certificate. adaptive: Stop an image
-        early: when more draws could hardly enlarge its radius, or, with `radius`, when the
-                answer is sure.
+        Args:
+            x: Images: (N, C, H, W) floats in [0, 1], (N, H, W, C) or (N, C, H, W) uint8, a path, a
+                PIL image, or a list of paths or PIL images.
+            n0: Draws that fix the guesses.
+            n: Draws that bound their probabilities; at most so many if `adaptive`.
+            alpha: The total failure probability of one certificate.
+            adaptive: Stop an image early: when more draws could hardly enlarge its radius, or, with
+                `radius`, when the answer is sure.
             radius: With `adaptive`, ask only whether an image is certified within this radius. Its
-                certificate then has this radius, or abstains. multiplicity: `iut`, or `bonferroni`
-                as in the paper. A question about one `radius` is always answered by the
-                intersection-union argument. seed: Repeats the draws of an earlier call with the
-                same images; by default they are fresh. progress: Show a progress bar.
+                certificate then has this radius, or abstains.
+            multiplicity: For the paper's rule: `iut`, or `bonferroni` as in the paper. A question
+                about one `radius` is always answered by the intersection-union argument.
+            seed: Repeats the draws of an earlier call with the same images; by default they are
+                fresh.
+            index: One whole number for each image, no two the same: with the seed they fix its
+                draws. The default is 0, 1, 2, ...
+            progress: Show a progress bar.
 
         Returns:
-            One certificate an image.
+            One certificate per image.
         """
         composition.check_multiplicity(multiplicity)
-        plan = DrawPlan(sigma=self.sigma, n0=n0, n=n, seed=_seed(seed))
+        plan = self._plan(n0=n0, n=n, seed=_seed(seed))
         if radius is not None:
             if not adaptive:
                 raise InputError(
@@ -195,12 +161,14 @@ class ACES:
                     "adaptive=True, or leave radius out to have the largest that n draws can certify"
                 )
             images = self._images(x, n=n, alpha=alpha)
-            return self._certify_at(radius, images, plan, alpha=alpha, progress=progress)
+            return self._certify_at(
+                radius, images, plan, alpha=alpha, index=index, progress=progress
+            )
         images = self._images(x, n=n, alpha=alpha, spend=SPEND[-1] if adaptive else 1.0)
         core = self._core_classes(images)
         if adaptive:
             plan = _with_looks(plan, alpha=alpha, theta=self.theta)
-        counts = self._draw(sampling.sample, images, plan, progress=progress)
+        counts = self._draw(sampling.sample, images, plan, index=index, progress=progress)
         outcomes = composition.certify(
             counts,
             core,
@@ -209,65 +177,121 @@ class ACES:
             thetas=[self.theta],
             multiplicity=multiplicity,
         )
-        return self._certificates(outcomes, counts, alpha=alpha)
+        columns = zip(
+            outcomes.prediction[:, 0].tolist(),
+            outcomes.radius[:, 0].tolist(),
+            outcomes.route[:, 0].tolist(),
+            outcomes.p_select[:, 0].tolist(),
+            outcomes.p_class[:, 0].tolist(),
+            counts.draws.sum(axis=0).tolist(),
+            counts.invalid.sum(axis=0).tolist(),
+            strict=True,
+        )
+        how = self._circumstances(counts.settings, alpha=alpha)
+        return [self._certificate(how, images, *column) for column in columns]
 
     def predict(
         self,
-        x: np.ndarray | Tensor,
+        x: "Source",
         *,
         n: int = 10_000,
         alpha: float = 0.001,
         adaptive: bool = False,
         seed: int | None = None,
+        index: Sequence[int] | None = None,
         progress: bool = False,
     ) -> list[Prediction]:
-        """PREDICT (Algorithm 4): with probability >= 1 - alpha for each image, the answer is ACES'
-        class, or ABSTAIN.
+        """PREDICT: with probability at least 1 - alpha for each image, the answer is ACES' class, or
+        ABSTAIN.
 
-        Args: x: Images, as for `certify`. n: Draws; at most so many if `adaptive`. alpha: The total
-        failure probability of one prediction. adaptive: Stop an image as soon as its class is sure.
-        seed: Repeats the draws of an earlier call with the same images; by default they are fresh.
-        progress: Show a progress bar.
+        Args:
+            x: Images, as for `certify`.
+            n: Draws; at most so many if `adaptive`.
+            alpha: The total failure probability of one prediction.
+            adaptive: Stop an image as soon as its class is sure.
+            seed: Repeats the draws of an earlier call with the same images; by default they are
+                fresh.
+            index: As for `certify`.
+            progress: Show a progress bar.
 
         Returns:
-            One int an image, ABSTAIN (-1) where the draws do not suffice.
+            One int per image, ABSTAIN (-1) where the draws do not suffice.
         """
         images = self._images(x, n=n, alpha=alpha)
-        core, seed = self._core_classes(images), _seed(seed)
+        core = self._core_classes(images)
         if adaptive:
-            n0 = min(N0_PREDICT, n // 2)
-            if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
-                raise InputError(
-                    f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the rest cannot make "
-                    "an answer sure; take more draws"
-                )
-            plan = DrawPlan(sigma=self.sigma, n0=n0, n=n - n0, seed=seed)
+            plan = self._adaptive_plan(n=n, alpha=alpha, seed=_seed(seed))
             answers = self._draw(
                 sampling.predict,
                 images,
                 plan,
+                index=index,
                 progress=progress,
                 core=core,
                 theta=self.theta,
                 alpha=alpha,
             )
-            found = [(answer.prediction, answer.draws) for answer in answers]
-        else:
-            plan = DrawPlan(sigma=self.sigma, n0=0, n=0, n_predict=n, seed=seed)
-            counts = self._draw(sampling.sample, images, plan, progress=progress)
-            classes = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
-            found = zip(classes.tolist(), counts.draws.sum(axis=0).tolist())
+            how = self._circumstances(answers[0].settings, alpha=alpha)
+            return [
+                self._prediction(how, it.prediction, it.route, it.draws, it.invalid)
+                for it in answers
+            ]
+        plan = self._plan(n0=0, n=0, n_predict=n, seed=_seed(seed))
+        counts = self._draw(sampling.sample, images, plan, index=index, progress=progress)
+        labels = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
+        found = zip(
+            labels.tolist(),
+            counts.draws.sum(axis=0).tolist(),
+            counts.invalid.sum(axis=0).tolist(),
+            strict=True,
+        )
+        how = self._circumstances(counts.settings, alpha=alpha)
         return [
-            Prediction(label, alpha=alpha, draws=draws, seed=seed, name=self._name(label))
-            for label, draws in found
+            self._prediction(how, label, Route.ABSTAIN, draws, invalid)
+            for label, draws, invalid in found
         ]
+
+    def calibrate(
+        self,
+        x: "Source",
+        labels: Sequence[int] | np.ndarray,
+        *,
+        loss: float = 0.02,
+        confidence: float = 0.95,
+        n: int = 500,
+        alpha: float = 0.001,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> Any:
+        """Set theta to the largest that loses at most `loss` of the core network's accuracy, with
+        probability at least `confidence` over these images; return it with its evidence.
+
+        x, labels: images that nothing is reported on, and their true classes; n: draws per image.
+        With too few images the message says how many are needed, and theta stays what it was.
+        """
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- variants of this model
 
     def at(self, *, theta: float) -> "ACES":
         """The same model at another theta."""
-        composition.places_of(theta)
+        _check_theta(theta)
         other = copy.copy(self)
         other.theta = float(theta)
         return other
+
+    def running(self, runtime: Runtime) -> "ACES":
+        """The same model, run in another way: on another device, with fewer workers, with a stop."""
+        other = copy.copy(self)
+        other.runtime = runtime
+        return other
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the weights of all networks, in hex."""
+        return digest_of(*(fingerprint(self.networks[role]) for role in sorted(self.networks)))
+
+    # ---------------------------------------------------------------- files
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder: safetensors and one YAML."""
@@ -276,6 +300,9 @@ class ACES:
             self.networks,
             sigma=self.sigma,
             theta=self.theta,
+            rule=self.rule,
+            noise=self.noise,
+            precision=self.precision,
             num_classes=self.num_classes,
             classes=self.classes,
             shape=list(self.shape) if self.shape else None,
@@ -309,44 +336,68 @@ class ACES:
         cls,
         folder: str | Path = ".",
         *,
-        theta: float = 0.5,
+        theta: float | None = None,
         device: str = "auto",
         workers: int | None = None,
     ) -> "ACES":
-        """The networks that the pipeline in `folder` trained, with its sigma."""
-        settings = params.load(Path(folder) / "params.yaml")
-        roles = ["core", "certify"] + (["select"] if settings.select.score == "network" else [])
-        networks = {
-            role: load_model(Path(folder) / "models" / f"{role}.safetensors") for role in roles
-        }
-        info = data.info(settings.dataset.name)
-        return cls(
-            **networks,
-            sigma=settings.sigma,
-            theta=theta,
-            num_classes=info.num_classes,
-            classes=info.classes,
-            shape=info.shape,
-            resize=info.resize,
-            device=device,
-            workers=workers,
-        )
+        """The model of the pipeline in `folder`: its networks, sigma, rule, noise and precision, at
+        its working point unless a theta is given.
+        """
+        found = pipeline.read(Path(folder), theta=theta)
+        return cls(**found, device=device, workers=workers)
 
-    def _draw(self, draw, images: Images, plan: DrawPlan, *, progress: bool, **question):
-        """Calls a function of the sampler with this model's networks and runtime."""
+    # ---------------------------------------------------------------- in words
+
+    def __repr__(self) -> str:
+        lines = [f"ACES(sigma={self.sigma:g}, theta={self.theta:g}, rule={self.rule!r})"]
+        for role, network in self.networks.items():
+            recipe = getattr(network, "recipe", None) or {}
+            kind = recipe.get("arch", type(network).__qualname__)
+            weights = sum(parameter.numel() for parameter in network.parameters())
+            lines.append(f"  {role}: {kind}, {weights:,} weights")
+        images = "" if self.shape is None else f" of (C, H, W) = {self.shape}"
+        lines.append(f"  images{images}, {self.num_classes} classes")
+        lines.append(f"  noise: {self.noise}, precision: {self.precision}")
+        return "\n".join(lines)
+
+    # ---------------------------------------------------------------- parts
+
+    def _plan(self, **draws: Any) -> DrawPlan:
+        return DrawPlan(sigma=self.sigma, noise=self.noise, precision=self.precision, **draws)
+
+    def _adaptive_plan(self, *, n: int, alpha: float, seed: int) -> DrawPlan:
+        """Some draws of PREDICT fix the guesses, the others test them."""
+        n0 = min(N0_PREDICT, n // 2)
+        if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
+            raise InputError(
+                f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the rest cannot make "
+                "an answer sure; take more draws"
+            )
+        return self._plan(n0=n0, n=n - n0, seed=seed)
+
+    def _draw(
+        self,
+        draw: Callable[..., Result],
+        images: Images,
+        plan: DrawPlan,
+        *,
+        progress: bool,
+        **question: Any,
+    ) -> Result:
+        """Call a function of the sampler with this model's networks and runtime."""
         return draw(
             self.networks["certify"],
             images,
             plan,
             num_classes=self.num_classes,
-            runtime=Runtime(device=self.device, workers=self.workers, progress=progress),
+            runtime=replace(self.runtime, progress=progress),
             select=self.networks.get("select"),
             **question,
         )
 
-    def _images(self, x, *, n: int, alpha: float, spend: float = 1.0) -> Images:
-        """The images, after everything that can be checked before any work; n draws have the share
-        `spend` of alpha.
+    def _images(self, x: "Source", *, n: int, alpha: float, spend: float = 1.0) -> Images:
+        """The images, after everything that can be checked before any work. The n draws have the
+        share `spend` of alpha.
         """
         check_alpha(alpha)
         needed = params.needed_draws(alpha * spend)
@@ -355,78 +406,131 @@ class ACES:
                 f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
                 f"least {needed}"
             )
-        images = Images.of(x)
-        if self.shape is not None and images.shape != self.shape:
-            raise InputError(
-                f"images of shape {images.shape}: this model takes (C, H, W) = {self.shape}"
-            )
-        return images
+        return as_images(x, shape=self.shape, resize=self.resize)
 
     def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""
         return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
 
     def _certify_at(
-        self, radius: float, images: Images, plan: DrawPlan, *, alpha: float, progress: bool
+        self,
+        radius: float,
+        images: Images,
+        plan: DrawPlan,
+        *,
+        alpha: float,
+        index: Sequence[int] | None,
+        progress: bool,
     ) -> list[Certificate]:
         answers = self._draw(
             sampling.certify_at,
             images,
             plan,
+            index=index,
             progress=progress,
             radius=radius,
             theta=self.theta,
             alpha=alpha,
         )
-        shown = float(
-            ndtr(radius / self.sigma)
-        )  # what both probabilities exceed where the radius is certified
+        # Where the radius is certified, both probabilities exceed this one.
+        shown = float(ndtr(radius / self.sigma))
+        how = self._circumstances(answers[0].settings, alpha=alpha)
         return [
-            Certificate(
-                prediction=it.prediction,
-                radius=it.radius,
-                route=it.route,
-                p_select=shown * (it.radius > 0),
-                p_class=shown * (it.radius > 0),
-                alpha=alpha,
-                draws=it.draws,
-                invalid=it.invalid,
-                seed=plan.seed,
-                name=self._name(it.prediction),
+            self._certificate(
+                how,
+                images,
+                it.prediction,
+                it.radius,
+                it.route,
+                shown * (it.radius > 0),
+                shown * (it.radius > 0),
+                it.draws,
+                it.invalid,
             )
             for it in answers
         ]
 
-    def _certificates(
-        self, outcomes: composition.Outcomes, counts: Counts, *, alpha: float
-    ) -> list[Certificate]:
-        columns = zip(
-            outcomes.prediction[:, 0].tolist(),
-            outcomes.radius[:, 0].tolist(),
-            outcomes.route[:, 0].tolist(),
-            outcomes.p_select[:, 0].tolist(),
-            outcomes.p_class[:, 0].tolist(),
-            counts.draws.sum(axis=0).tolist(),
-            counts.invalid.sum(axis=0).tolist(),
+    def _circumstances(self, settings: Settings, *, alpha: float) -> Circumstances:
+        return Circumstances(
+            alpha=alpha,
+            seed=settings.seed,
+            sigma=settings.sigma,
+            theta=self.theta,
+            rule=self.rule,
+            noise=settings.noise,
+            precision=settings.precision,
+            backend=settings.backend,
+            generator=settings.noise,
         )
-        return [
-            Certificate(
-                prediction=prediction,
-                radius=radius,
-                route=Route(route),
-                p_select=p_select,
-                p_class=p_class,
-                alpha=alpha,
-                draws=draws,
-                invalid=invalid,
-                seed=counts.settings.seed,
-                name=self._name(prediction),
-            )
-            for prediction, radius, route, p_select, p_class, draws, invalid in columns
-        ]
+
+    def _certificate(
+        self,
+        how: Circumstances,
+        images: Images,
+        prediction: int,
+        radius: float,
+        route: int,
+        p_select: float,
+        p_class: float,
+        draws: int,
+        invalid: int,
+    ) -> Certificate:
+        return Certificate(
+            prediction=prediction,
+            radius=radius,
+            route=Route(route),
+            p_select=p_select,
+            p_class=p_class,
+            draws=draws,
+            invalid=invalid,
+            name=self._name(prediction),
+            values=math.prod(images.shape),
+            **asdict(how),
+        )
+
+    def _prediction(
+        self, how: Circumstances, label: int, route: int, draws: int, invalid: int
+    ) -> Prediction:
+        return Prediction(
+            label,
+            route=Route(route),
+            draws=draws,
+            invalid=invalid,
+            name=self._name(label),
+            **asdict(how),
+        )
 
     def _name(self, label: int) -> str:
         return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
+
+
+def _check_networks(networks: dict[str, nn.Module]) -> None:
+    for role, network in networks.items():
+        if not isinstance(network, nn.Module):
+            raise InputError(
+                f"{role} is a {type(network).__name__}: expected a torch module from images to logits"
+            )
+
+
+def _check_rule(rule: str, *, selects: bool) -> None:
+    if rule not in RULES:
+        raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
+    if selects and rule != "paper":
+        raise InputError(
+            f"rule={rule!r} has no use for a selection network: leave select out, or take rule='paper'"
+        )
+
+
+def _check_theta(theta: float) -> None:
+    if not grid.is_on_grid(theta):
+        raise InputError(f"theta={theta:g}: expected a multiple of 1/{grid.BINS} in [0, 1]")
+
+
+def _as_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    if len(shape) != 3 or not all(int(length) == length > 0 for length in shape):
+        raise InputError(f"shape={tuple(shape)}: expected (C, H, W)")
+    channels, height, width = map(int, shape)
+    return channels, height, width
 
 
 def _seed(seed: int | None) -> int:

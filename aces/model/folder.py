@@ -1,60 +1,73 @@
-"""A model as a folder: safetensors for the weights, one YAML for the rest. No pickle, no code."""
+"""A model as a folder: safetensors for the weights, one YAML file for the rest. No pickle, no code.
 
-import os
-from collections.abc import Mapping
+`aces.yaml` is written last, so a folder that has one is complete. Every value in it is checked
+before it is used, and the name of a network is one of ROLES, so that no file outside the folder is
+ever read.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import yaml
 from torch import nn
 
-from aces.errors import InputError
+from aces.errors import InputError, one_line
+from aces.files import write_text
+from aces.grid import is_on_grid
 from aces.networks import fingerprint, load_model, read_metadata, save_model
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # format 1 knew neither rule, noise nor precision
+FORMAT_1 = {"rule": "paper", "noise": "float", "precision": "float32"}
 DESCRIPTION = "aces.yaml"
+ROLES = ("core", "certify", "select")
 OWN = "own"  # in place of an architecture: a module whose class only its author has
+MOST_CHARACTERS = 10_000_000  # of aces.yaml; the names of 20,000 classes are far shorter
 
 
 def write_folder(
-    folder: str | Path, networks: Mapping[str, nn.Module], *, num_classes: int, **description
+    folder: str | Path,
+    networks: Mapping[str, nn.Module],
+    *,
+    num_classes: int,
+    **description: Any,
 ) -> None:
     """Write networks and description; the description last, so that a folder that has one is
     complete.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    about = {}
-    for role, network in networks.items():
-        recipe = getattr(network, "recipe", None) or {
-            "arch": OWN,
-            "num_classes": num_classes,
-            "mean": (),
-            "std": (),
-        }
-        save_model(_weights(folder, role), network, **recipe)
-        about[role] = {
-            "arch": recipe["arch"],
-            "class": type(network).__qualname__,
-            "fingerprint": fingerprint(network),
-        }
-    text = yaml.safe_dump(
-        {"format": FORMAT, "num_classes": num_classes, **description, "networks": about},
-        sort_keys=False,
-    )
-    temporary = folder / f".{DESCRIPTION}.{os.getpid()}"
-    temporary.write_text(text)
-    os.replace(temporary, folder / DESCRIPTION)
+    about = {role: _write_network(folder, role, networks[role], num_classes) for role in networks}
+    content = {"format": FORMAT, "num_classes": num_classes, **description, "networks": about}
+    write_text(folder / DESCRIPTION, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def _write_network(folder: Path, role: str, network: nn.Module, num_classes: int) -> dict[str, str]:
+    recipe = getattr(network, "recipe", None) or {
+        "arch": OWN,
+        "num_classes": num_classes,
+        "mean": (),
+        "std": (),
+    }
+    save_model(_weights(folder, role), network, **recipe)
+    return {
+        "arch": recipe["arch"],
+        "class": type(network).__qualname__,
+        "fingerprint": fingerprint(network),
+    }
 
 
 def read_folder(
     folder: str | Path, own: Mapping[str, nn.Module]
-) -> tuple[dict[str, nn.Module], dict]:
-    """The networks and the description that `write_folder` wrote; `own` are modules to fill, by
+) -> tuple[dict[str, nn.Module], dict[str, Any]]:
+    """The networks and the description that `write_folder` wrote. `own` are modules to fill, by
     role.
     """
     folder = Path(folder)
-    description = _read_description(folder)
+    description = read_description(folder)
     about = description.pop("networks")
     for role in own:
         if role not in about:
@@ -65,26 +78,121 @@ def read_folder(
     return networks, description
 
 
-def _read_description(folder: Path) -> dict:
+def read_description(folder: Path) -> dict[str, Any]:
+    """The content of aces.yaml, every value checked; without the format number."""
     path = folder / DESCRIPTION
-    try:
-        description = yaml.safe_load(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
+    description = _read_yaml(path)
+    found = description.pop("format", None) if isinstance(description, dict) else None
+    if not isinstance(description, dict) or type(found) is not int or found not in READABLE:
         raise InputError(
-            f"{folder} has no {DESCRIPTION}: expected a folder that ACES.save wrote"
-        ) from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    found = description.get("format") if isinstance(description, dict) else None
-    if found != FORMAT or not isinstance(description.get("networks"), dict):
-        raise InputError(
-            f"{path} has format {found}: this version reads {FORMAT}, with networks; save the model again"
+            f"{path} has format {str(found)[:40]}: this version reads {' and '.join(map(str, READABLE))}; "
+            "save the model again"
         )
-    del description["format"]
+    if found == 1:
+        description = FORMAT_1 | description
+    missing = [name for name in EXPECTED if name not in description]
+    unknown = [str(name)[:40] for name in description if name not in EXPECTED]
+    if missing or unknown:
+        what = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
+        raise InputError(f"{path} {what}: save the model again")
+    for name, (fits, expected) in EXPECTED.items():
+        if not fits(description[name]):
+            raise InputError(
+                f"{path}: {name}={str(description[name])[:60]}: expected {expected}; save the model again"
+            )
+    _check_together(path, description)
     return description
 
 
-def _read_network(folder: Path, role: str, about: dict, own: nn.Module | None) -> nn.Module:
+def _read_yaml(path: Path) -> Any:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(f"{path} is longer than any description of a model: save it again")
+        return yaml.safe_load(text)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{path.parent} has no {DESCRIPTION}: expected a folder that ACES.save wrote"
+        ) from None
+    # PyYAML raises ValueError for impossible dates, RecursionError for deep nesting.
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not YAML ({one_line(error)}): save the model again") from None
+
+
+def _is_whole(value: object, *, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _is_theta(value: object) -> bool:
+    return _is_number(value) and is_on_grid(value)  # type: ignore[arg-type]
+
+
+def _is_shape(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(_is_whole(length, least=1, most=100_000) for length in value)
+    )
+
+
+def _are_names(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    )
+
+
+def _are_networks(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and {"core", "certify"} <= set(value) <= set(ROLES)
+        and all(
+            isinstance(about, dict)
+            and all(isinstance(about.get(key), str) for key in ("arch", "class", "fingerprint"))
+            for about in value.values()
+        )
+    )
+
+
+# name -> whether a value fits, and what is expected, in words
+EXPECTED: dict[str, tuple[Callable[[object], bool], str]] = {
+    "num_classes": (lambda value: _is_whole(value, least=2, most=10**7), "a whole number from 2"),
+    "sigma": (lambda value: _is_number(value) and value > 0, "a number above 0"),  # type: ignore[operator]
+    "theta": (_is_theta, "a multiple of 1/1000 from 0 to 1"),
+    "rule": (lambda value: isinstance(value, str), "a word"),
+    "noise": (lambda value: isinstance(value, str), "a word"),
+    "precision": (lambda value: isinstance(value, str), "a word"),
+    "classes": (_are_names, "a list of names, or null"),
+    "shape": (_is_shape, "three whole numbers, C, H and W, or null"),
+    "resize": (
+        lambda value: value is None or _is_whole(value, least=1, most=100_000),
+        "a whole number, or null",
+    ),
+    "networks": (
+        _are_networks,
+        f"core and certify, and perhaps select, each with arch, class and fingerprint, no other than {ROLES}",
+    ),
+}
+
+
+def _check_together(path: Path, description: dict[str, Any]) -> None:
+    classes = description["classes"]
+    if classes is not None and len(classes) != description["num_classes"]:
+        raise InputError(
+            f"{path}: {len(classes)} names of classes for num_classes={description['num_classes']}: "
+            "save the model again"
+        )
+
+
+def _read_network(
+    folder: Path, role: str, about: dict[str, str], own: nn.Module | None
+) -> nn.Module:
     path = _weights(folder, role)
     if own is None and about["arch"] == OWN:
         raise InputError(

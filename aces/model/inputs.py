@@ -1,0 +1,85 @@
+"""What a user hands to the model: arrays, tensors, image files, PIL images."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from aces.errors import InputError
+from aces.sampling import Images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Source = (
+        np.ndarray
+        | Tensor
+        | Images
+        | str
+        | os.PathLike
+        | Image
+        | Sequence[str | os.PathLike | Image]
+    )
+
+
+def as_images(
+    source: "Source", *, shape: tuple[int, int, int] | None, resize: int | None
+) -> Images:
+    """Checked images of the shape (C, H, W) that a model takes; None takes any.
+
+    source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL image;
+    or a list of these. Files and PIL images are resized and cropped as the model says.
+    """
+    images = Images.of(source if _is_array(source) else _read(source, shape=shape, resize=resize))
+    if shape is not None and images.shape != shape:
+        raise InputError(f"images of shape {images.shape}: this model takes (C, H, W) = {shape}")
+    return images
+
+
+def _is_array(source: object) -> bool:
+    return isinstance(source, (np.ndarray, Tensor, Images))
+
+
+def _read(
+    source: "Source", *, shape: tuple[int, int, int] | None, resize: int | None
+) -> np.ndarray:
+    """(N, H, W, C) uint8 of files and PIL images."""
+    from PIL.Image import Image
+
+    from aces.data.images import read_image
+
+    parts = list(source) if isinstance(source, (list, tuple)) else [source]
+    strange = [it for it in parts if not isinstance(it, (str, os.PathLike, Image))]
+    if strange or not parts:
+        found = f"a {type(strange[0]).__name__}" if strange else "an empty list"
+        raise InputError(
+            f"images: {found}: expected an array, a tensor, a path, a PIL image, or a list of paths or "
+            "PIL images"
+        )
+    if shape is None:
+        raise InputError(
+            "the model does not say which images it takes: give ACES(shape=(C, H, W)), or pass an array"
+        )
+    return np.stack(
+        [
+            _fitted(it, shape=shape, resize=resize)
+            if isinstance(it, Image)
+            else read_image(it, shape=shape, resize=resize)
+            for it in parts
+        ]
+    )
+
+
+def _fitted(image: "Image", *, shape: tuple[int, int, int], resize: int | None) -> np.ndarray:
+    """(H, W, C) uint8 of a PIL image; its camera's orientation is applied."""
+    from PIL import ImageOps
+
+    from aces.data.images import fit
+
+    channels, height, width = shape
+    upright = ImageOps.exif_transpose(image)
+    return np.asarray(fit(upright, shape=shape, resize=resize), dtype=np.uint8).reshape(
+        height, width, channels
+    )
