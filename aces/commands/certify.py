@@ -1,17 +1,50 @@
 """`aces certify`: class, radius and route of image files."""
 
 import argparse
+import functools
 import json
+import math
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aces.console import console
+from aces.commands import answering
+from aces.commands.answering import Answered
+from aces.commands.table import SETTINGS, AnswerTable
+from aces.console import say
 from aces.errors import InputError
 
+if TYPE_CHECKING:
+    from aces.model.composed import ACES
+    from aces.params import Params
+
 EXAMPLE = """aces certify photo.png
-  aces certify *.png --theta 0.3 --radius 0.25 --json"""
+  aces certify *.png --theta 0.3 --radius 0.25 --json
+  aces certify photos/ --out results.csv"""
+COLUMNS = (
+    "image",
+    "prediction",
+    "class",
+    "radius",
+    "route",
+    "p_select",
+    "p_class",
+    "draws",
+    "invalid",
+    "error",
+    *SETTINGS,
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
+    answering.add_file_options(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write a CSV table, one row per image, as the answers come; started again, it goes on "
+        "where it was",
+    )
+    answering.add_model_options(parser)
     parser.add_argument(
         "--radius",
         type=float,
@@ -27,42 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="draws for the bounds, at most (default: as params.yaml says, or 100,000)",
     )
-    add_draw_options(
+    answering.add_draw_options(
         parser,
-        adaptive="stop an image early, with the same confidence (default: only with --radius)",
-    )
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "images", nargs="+", metavar="IMAGE", help="image files of any size and mode"
-    )
-    parser.add_argument(
-        "--model",
-        metavar="DIR",
-        help="a folder written by ACES.save (default: the networks of the pipeline in this folder)",
-    )
-    parser.add_argument(
-        "--theta",
-        type=float,
-        metavar="T",
-        help="the certification network is selected where the score is at most T "
-        "(default: the model's; the pipeline's: 0.5)",
-    )
-
-
-def add_draw_options(parser: argparse.ArgumentParser, *, adaptive: str) -> None:
-    parser.add_argument(
-        "--alpha",
-        type=float,
-        help="probability with which an answer may be wrong (default: as params.yaml says, or 0.001)",
-    )
-    parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, help=adaptive)
-    parser.add_argument(
-        "--seed", type=int, help="repeat the draws of an earlier answer (default: fresh ones)"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON, with radii in full precision"
+        adaptive="stop an image early, with the same alpha (default: only with --radius)",
     )
 
 
@@ -71,115 +71,119 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"--radius={args.radius:g}: expected a number above 0, in [0, 1] pixel units"
         )
-    model, settings = load_model(args)
-    options = chosen(n0=args.n0, n=args.n, alpha=args.alpha, seed=args.seed)
+    files = answering.find_files(args.images)
+    model, settings = answering.load_model(args)
+    options = draw_options(args, settings)
+    if args.out is not None:
+        return _run_table(args, files, model, options)
+    ask = functools.partial(model.certify, **options)
+    answered = list(answering.answer_files(files, model, ask, quiet=args.json))
+    if args.json:
+        print(json.dumps([_record(it) for it in answered], indent=2))
+    elif any(it.answer is not None for it in answered):
+        _show(answered, model, options["alpha"])
+    status = answering.report_broken("certify", answered)
+    return status or _below(args.radius, answered)
+
+
+def draw_options(args: argparse.Namespace, settings: "Params | None") -> dict[str, Any]:
+    """The options of ACES.certify: those given, else the pipeline's, else the library's."""
+    options: dict[str, Any] = {"n0": 100, "n": 100_000, "alpha": 0.001}
     if settings is not None:
         options = {
             "n0": settings.sample.n0,
             "n": settings.sample.n,
             "alpha": settings.combine.alpha,
             "multiplicity": settings.combine.multiplicity,
-        } | options
-    if args.adaptive or (args.adaptive is None and args.radius is not None):
-        options |= {"adaptive": True, "radius": args.radius}
-    certificates = model.certify(read(model, args.images), **options, progress=not args.json)
-    if args.json:
-        print(
-            json.dumps(
-                [_record(path, it, model) for path, it in zip(args.images, certificates)], indent=2
-            )
-        )
-    else:
-        console.print(_table(args.images, certificates, model))
-    return int(args.radius is not None and any(it.radius < args.radius for it in certificates))
+        }
+    options |= answering.given(n0=args.n0, n=args.n, alpha=args.alpha, seed=args.seed)
+    radius = getattr(args, "radius", None)
+    if args.adaptive or (args.adaptive is None and radius is not None):
+        options |= {"adaptive": True, "radius": radius}
+    return options
 
 
-def load_model(args: argparse.Namespace):
-    """The model asked for, and the parameters of the pipeline if it is the pipeline's."""
-    from aces import params, runtime
-    from aces.model.composed import ACES
-
-    environment = runtime.from_environment()
-    where = {"device": environment.device, "workers": environment.workers}
-    settings = params.load() if args.model is None else None
-    model = ACES.from_pipeline(**where) if args.model is None else ACES.load(args.model, **where)
-    return (model if args.theta is None else model.at(theta=args.theta)), settings
-
-
-def read(model, paths: list[str]):
-    """(N, H, W, C) uint8: the image files as the model sees them."""
-    from aces.data.images import read_images
-
-    if model.shape is None:
-        raise InputError(
-            "the model does not say which images it takes: give ACES(shape=(C, H, W)) and save it again"
-        )
-    return read_images(paths, shape=model.shape, resize=model.resize)
+def _run_table(
+    args: argparse.Namespace, files: list[str], model: "ACES", options: dict[str, Any]
+) -> int:
+    """The answers as a table that grows, and is continued by the next call."""
+    table = AnswerTable(Path(args.out), COLUMNS)
+    options["seed"] = options.get("seed", table.seed)
+    if options["seed"] is None:
+        options["seed"] = secrets.randbits(53)
+    settings = _settings(model, options)
+    table.check(settings)
+    missing, seen = table.begin(files), []
+    ask = functools.partial(model.certify, **options)
+    for it in answering.answer_files(missing, model, ask, quiet=False):
+        table.add(_record(it) | settings)
+        seen.append(it)
+    table.finish(files)
+    done = len(files) - sum(it.error is not None for it in seen)
+    say(f"{args.out}: {done:,} of {len(files):,} images, {len(files) - len(missing):,} from before")
+    return answering.report_broken("certify", seen) or _below(args.radius, seen)
 
 
-def chosen(**options) -> dict:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def percent(confidence: float) -> str:
-    """0.999 is "99.9 %"."""
-    return f"{100 * confidence:.10g} %"
-
-
-def cells(path: str, prediction: int, name: str) -> tuple[str, str]:
-    """What a table shows of an image and its class."""
-    from rich.markup import escape
-
-    from aces.rule.smoothing import ABSTAIN
-
-    return escape(path), "abstains" if prediction == ABSTAIN else escape(
-        name or str(int(prediction))
-    )
-
-
-def _record(path: str, it, model) -> dict:
+def _settings(model: "ACES", options: dict[str, Any]) -> dict[str, Any]:
+    """What all rows of a table have in common."""
     return {
-        "image": path,
-        "prediction": it.prediction,
-        "class": it.name or None,
-        "radius": it.radius,
-        "grey_levels": it.grey_levels,
-        "route": it.route.name.lower(),
-        "p_select": it.p_select,
-        "p_class": it.p_class,
-        "confidence": 1 - it.alpha,
-        "draws": it.draws,
-        "invalid": it.invalid,
-        "seed": it.seed,
+        "model": model.digest[:16],
         "sigma": model.sigma,
         "theta": model.theta,
-    }
+        "rule": model.rule,
+        "noise": model.noise,
+        "precision": model.precision,
+        "asked": options.get("radius"),
+        "adaptive": options.get("adaptive", False),
+    } | {name: options[name] for name in ("alpha", "n0", "n", "seed")}
 
 
-def _table(paths: list[str], certificates: list, model):
-    from rich.table import Table
+def _below(radius: float | None, answered: list[Answered]) -> int:
+    """Exit status 1 if an image is not certified within the radius that was asked for."""
+    return int(
+        radius is not None
+        and any(it.answer is not None and it.answer.radius < radius for it in answered)  # type: ignore[union-attr]
+    )
 
+
+def _record(it: Answered) -> dict[str, Any]:
+    record = answering.record(it)
+    if it.answer is not None:
+        record["grey_levels"] = it.answer.grey_levels  # type: ignore[union-attr]
+    return record
+
+
+def _show(answered: list[Answered], model: "ACES", alpha: float) -> None:
+    from aces.model.certificates import change
     from aces.rule.statistics import floor_digits
 
-    table = Table(
-        title=f"sigma {model.sigma:g}, theta {model.theta:g}",
-        caption="radius: l2, pixels in [0, 1]; grey levels: of 255; both rounded down",
+    assert model.shape is not None
+    values = math.prod(model.shape)
+    table = answering.new_table(
+        model,
+        alpha,
+        caption="radius: l2, pixels in [0, 1]. One value may change by so many grey levels of 255, or\n"
+        f"all {values:,} values by so many at once. Everything is rounded down.",
     )
-    for name in ("image", "class"):
-        table.add_column(name, overflow="fold")
-    for name in ("radius", "grey levels"):
-        table.add_column(name, justify="right")
-    table.add_column("route")
-    for name in ("confidence", "draws"):
-        table.add_column(name, justify="right")
-    for path, it in zip(paths, certificates):
+    for name in ("radius", "one value", f"all {values:,}"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("route", no_wrap=True)
+    table.add_column("draws", justify="right", no_wrap=True)
+    for it in answered:
+        if it.answer is None:
+            continue
+        radius = it.answer.radius  # type: ignore[union-attr]
         table.add_row(
-            *cells(path, it.prediction, it.name),
-            floor_digits(it.radius, 4),
-            floor_digits(it.grey_levels, 1),
-            it.route.name.lower(),
-            percent(1 - it.alpha),
-            f"{it.draws:,}",
+            _escaped(it.file),
+            answering.class_cell(it),
+            *((floor_digits(radius, 4), *change(radius, values=values)) if radius else [""] * 3),
+            it.answer.route.name.lower(),
+            f"{it.answer.draws:,}",
         )
-    return table
+    answering.show_table(table)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
