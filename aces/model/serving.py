@@ -4,15 +4,20 @@ registered by name.
     mlflow.pyfunc.load_model("models:/aces-cifar10/latest").predict(images)
     mlflow models serve -m models:/aces-cifar10/latest --env-manager local
 
-An answer to one image is a row: prediction, class, radius, route, draws.
+The answer has one row per image: class, radius, route, and all that they depend on. Only this module
+and `endpoint` know MLflow; the rest of the library works without it.
 """
 
 import importlib.metadata
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 import numpy as np
 import pandas as pd
+from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.pyfunc import PythonModel
@@ -21,11 +26,14 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 import aces
 from aces import runtime
 from aces.errors import InputError
-from aces.model.composed import ACES, Certificate
+from aces.model.composed import ACES
+from aces.model.requests import as_row, make_request
+
+if TYPE_CHECKING:
+    from mlflow.models.model import ModelInfo
 
 ARTIFACT = "aces"
 CODE = Path(__file__).with_name("served.py")
-MOST_DRAWS = 2_000_000  # of a request: more would hold a thread of the server for hours
 # What a server runs; the rest of the requirements belongs to the pipeline.
 NEEDED = (
     "torch",
@@ -33,6 +41,7 @@ NEEDED = (
     "numpy",
     "scipy",
     "pandas",
+    "pydantic",
     "pyyaml",
     "rich",
     "pillow",
@@ -41,37 +50,67 @@ NEEDED = (
     "onnxscript",
     "onnxruntime",
     "mlflow",
+    "numba",
     "filelock",
     "psutil",
 )
+COLUMNS = {
+    "prediction": "long",
+    "class": "string",
+    "radius": "double",
+    "route": "string",
+    "p_select": "double",
+    "p_class": "double",
+    "alpha": "double",
+    "draws": "long",
+    "invalid": "long",
+    "seed": "long",
+    "sigma": "double",
+    "theta": "double",
+    "rule": "string",
+    "noise": "string",
+    "precision": "string",
+    "backend": "string",
+    "generator": "string",
+}
 
 
 class Served(PythonModel):
-    """`ACES.certify` as MLflow calls it: (N, C, H, W) float32 in [0, 1] -> a row an image."""
+    """`ACES.certify` as MLflow calls it: (N, C, H, W) float32 in [0, 1] -> one row per image."""
 
-    def load_context(self, context) -> None:
-        # The server's threads are the parallelism: one worker a request.
-        self._model = ACES.load(
-            context.artifacts[ARTIFACT], device=runtime.from_environment().device, workers=1
-        )
-        self._model.predict(
-            _grey(self._model), n=100
-        )  # so that the first request need not wait for the set-up
+    def load_context(self, context: Any) -> None:
+        model = ACES.load(context.artifacts[ARTIFACT])
+        # The server's threads are the parallelism, so one request has one worker.
+        where = replace(runtime.from_environment(), workers=1, progress=False)
+        self._model = model.running(where)
+        if "mlflow.pyfunc.scoring_server.app" in sys.modules:  # `mlflow models serve` loads us
+            from aces.model.endpoint import Endpoint, install
 
-    def predict(self, context, model_input: np.ndarray, params=None) -> pd.DataFrame:
-        options = dict(params or {})
-        theta = options.pop("theta", self._model.theta)
-        draws = len(model_input) * (options.get("n0", 0) + options.get("n", 0))
+            defaults = {it.name: it.default for it in _logged_parameters(context)}
+            patience = MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT.get()
+            install(Endpoint(self._model, defaults=defaults, patience=float(patience)))
+
+    def predict(
+        self, context: Any, model_input: np.ndarray, params: dict[str, Any] | None = None
+    ) -> pd.DataFrame:
         try:
-            if draws > MOST_DRAWS:
-                raise InputError(
-                    f"a request of {draws:,} draws ({len(model_input)} images of n0 + n): expected at most "
-                    f"{MOST_DRAWS:,}; send fewer images, or ask for fewer draws"
-                )
-            certificates = self._model.at(theta=theta).certify(model_input, **options)
+            # MLflow has filled in the defaults of the signature.
+            request = make_request(model_input, params or {}, model=self._model, defaults={})
+            certificates = self._model.at(theta=request.theta).certify(
+                request.images, **request.options
+            )
         except InputError as error:
-            raise MlflowException.invalid_parameter_value(str(error)) from None  # HTTP status 400
-        return pd.DataFrame([_row(certificate) for certificate in certificates])
+            raise MlflowException.invalid_parameter_value(str(error)) from None
+        return pd.DataFrame([as_row(certificate) for certificate in certificates])
+
+
+def _logged_parameters(context: Any) -> list[ParamSpec]:
+    """The parameters of the signature that the model was logged with."""
+    folder = Path(context.artifacts[ARTIFACT])
+    for parent in folder.parents:  # artifacts lie below the file that has the signature
+        if (parent / "MLmodel").exists():
+            return mlflow.models.Model.load(str(parent)).signature.params.params
+    raise InputError(f"{folder} is not part of a model that MLflow logged: log it again")
 
 
 def log_model(
@@ -82,7 +121,7 @@ def log_model(
     n: int = 1000,
     alpha: float = 0.001,
     example: np.ndarray | None = None,
-):
+) -> "ModelInfo":
     """Log what `ACES.save` wrote to `folder` in the active run, and register it as
     `aces-<dataset>`.
 
@@ -109,17 +148,10 @@ def log_model(
 
 def signature(model: ACES, *, n0: int, n: int, alpha: float) -> ModelSignature:
     """A tensor in; class, radius and route out; the draws and alpha as parameters of a request."""
+    assert model.shape is not None
     return ModelSignature(
         inputs=Schema([TensorSpec(np.dtype("float32"), (-1, *model.shape))]),
-        outputs=Schema(
-            [
-                ColSpec("long", "prediction"),
-                ColSpec("string", "class"),
-                ColSpec("double", "radius"),
-                ColSpec("string", "route"),
-                ColSpec("long", "draws"),
-            ]
-        ),
+        outputs=Schema([ColSpec(kind, name) for name, kind in COLUMNS.items()]),
         params=ParamSchema(
             [
                 ParamSpec("n0", "long", n0),
@@ -135,21 +167,17 @@ def signature(model: ACES, *, n0: int, n: int, alpha: float) -> ModelSignature:
 
 
 def requirements() -> list[str]:
-    """The pinned packages of this project that a server needs."""
-    pinned = importlib.metadata.requires("aces") or []
-    return [line for line in pinned if line.partition("==")[0] in NEEDED]
+    """The packages that a server needs, in the versions that are installed here."""
+    installed = {}
+    for name in NEEDED:
+        try:
+            installed[name] = importlib.metadata.version(name).partition("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an extra that is not installed was not needed to make the model
+    return [f"{name}=={version}" for name, version in installed.items()]
 
 
 def _grey(model: ACES) -> np.ndarray:
     """(1, C, H, W) an image of the middle grey."""
+    assert model.shape is not None
     return np.full((1, *model.shape), 0.5, dtype=np.float32)
-
-
-def _row(certificate: Certificate) -> dict:
-    return {
-        "prediction": certificate.prediction,
-        "class": certificate.name,
-        "radius": certificate.radius,
-        "route": certificate.route.name.lower(),
-        "draws": certificate.draws,
-    }
