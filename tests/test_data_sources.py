@@ -323,3 +323,17 @@ def test_a_function_that_is_not_there(module):
     module("    pass")
     with pytest.raises(InputError, match="own has no function 'lod'"):
         prepare("own:lod")
+
+
+def test_the_example(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    monkeypatch.syspath_prepend(".")
+    settings = {"images": 60, "side": 24}
+    prepared = prepare("examples.own_dataset:load", 5, settings=settings, stride=2)
+    assert prepared.evaluation.classes == ["disc", "square", "ring"]
+    assert prepared.evaluation.image.shape == (10, 24, 24, 3)
+    assert prepared.training.image.shape == (60, 24, 24, 3) and len(prepared.calibration.label) == 5
+    # The shapes tell the classes apart: a square covers most, a ring least.
+    bright = (prepared.training.image.max(axis=3) > 100).mean(axis=(1, 2))
+    means = [bright[prepared.training.label == number].mean() for number in range(3)]
+    assert means[1] > means[0] > means[2]
