@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aces import params
+from aces import params, paths
 from aces.console import console, say
 from aces.errors import InputError
 
@@ -17,20 +17,20 @@ EXAMPLE = "aces import aces-models/cifar10/gaussian/noise_0.25/checkpoint.pth.ta
 
 # As in aces.networks.evidence, which is slow to import.
 NORMALIZATIONS = ("auto", "full", "center", "none", "imagenet", "half", "pixels")
+NOISE = 0.25  # at which a denoiser is tried, where nothing else is said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
-        type=Path,
         metavar="CHECKPOINT",
-        help="a file with a state dict (of Cohen et al., SmoothAdv, MACER, Consistency, ACES, "
-        "LaNet, "
-        "torchvision, or any CIFAR ResNet), a TorchScript archive or an ONNX model",
+        help="a path or an address (https://...): a file with a state dict (of Cohen et al., "
+        "SmoothAdv, MACER, Consistency, ACES, LaNet, torchvision, any CIFAR ResNet, FFDNet), a "
+        "TorchScript archive or an ONNX model",
     )
+    parser.add_argument("--sha256", help="the digest that the file must have, in hexadecimal")
     parser.add_argument(
-        "--dataset",
-        help="what it was trained on (default: the dataset of params.yaml)",
+        "--dataset", help="what it was trained on (default: the dataset of params.yaml)"
     )
     parser.add_argument("--arch", help="its network, where the file does not tell")
     parser.add_argument(
@@ -38,9 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=NORMALIZATIONS,
         default="auto",
         help="full: (x - mean) / std of the dataset; center: x - mean; none: x; imagenet: "
-        "ImageNet's "
-        "mean and std; half: 1/2 and 1/2; pixels: CIFAR-10's over all pixels (default: auto, by "
-        "evidence)",
+        "ImageNet's mean and std; half: 1/2 and 1/2; pixels: CIFAR-10's over all pixels (default: "
+        "auto, by evidence)",
     )
     parser.add_argument(
         "--mean", type=float, nargs="+", help="the mean to subtract: one number, or one per channel"
@@ -54,6 +53,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the noise it was trained with, for the check (default: what its path says)",
     )
     parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="NETWORK",
+        help="for a denoiser: an imported classifier; the accuracy of both together is measured",
+    )
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="do not fetch the dataset to measure accuracy, if no evaluation images are here",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         help="the file to write (default: checkpoints/<dataset>-<network>-<hash>.safetensors)",
@@ -62,33 +72,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from aces.networks.checkpoints import evaluation_images
-
-    dataset = args.dataset or params.load().dataset.name
-    evaluation = evaluation_images(dataset)
-    found = _import(args, dataset, evaluation)
-    findings = _write(args, dataset, found, evaluation)
-    notes = [*found.notes, *_remarks(found, findings, evaluation)]
-    if args.json:
-        print(json.dumps(findings | {"notes": notes}, indent=2))
-    else:
-        _show_trials(found)
-        for note in notes:
-            say(note)
-    return 1 if found.near_chance else 0
-
-
-def _import(args: argparse.Namespace, dataset: str, evaluation: "EvalSet | None") -> "Imported":
-    from aces import networks
+    from aces.networks import denoisers, fetch
 
     if args.out is not None and args.out.is_dir():
         raise InputError(
             f"--out={args.out} is a folder: name the file to write, such as "
             f"{args.out / 'network.safetensors'}"
         )
+    path = fetch.obtain(args.checkpoint, sha256=args.sha256)
+    dataset = args.dataset or _dataset().name
+    evaluation = _evaluation(dataset, fetch_it=not args.no_check)
+    if denoisers.holds_denoiser(path):
+        return _import_denoiser(args, path, evaluation)
+    found = _import(args, path, dataset, evaluation)
+    findings = _write(args, path, dataset, found, evaluation)
+    notes = [*found.notes, *_remarks(found, findings, evaluation)]
+    if not args.json:
+        _show_trials(found)
+    _tell(args, findings, notes)
+    return 1 if found.near_chance else 0
+
+
+def _tell(args: argparse.Namespace, findings: dict, notes: list[str]) -> None:
+    if args.json:
+        print(json.dumps(findings | {"notes": notes}, indent=2))
+    else:
+        for note in notes:
+            say(note)
+
+
+def _dataset() -> params.Dataset:
+    if not paths.PARAMS.is_file():
+        raise InputError(
+            "--dataset is not given, and there is no params.yaml here: say what the network was "
+            "trained on, such as --dataset cifar10"
+        )
+    return params.load().dataset
+
+
+def _evaluation(name: str, *, fetch_it: bool) -> "EvalSet | None":
+    """The pipeline's evaluation images; the dataset is fetched if they are not there."""
+    from aces import data
+    from aces.networks.checkpoints import evaluation_images
+
+    found = evaluation_images(name)
+    if found is not None or not fetch_it:
+        return found
+    dataset = params.Dataset(name=name)
+    if paths.PARAMS.is_file() and _dataset().name == name:
+        dataset = _dataset()
+    try:
+        return data.prepare(dataset).evaluation
+    except InputError as error:
+        say(f"accuracy is not measured, for want of images: {error}")
+        return None
+
+
+def _import(
+    args: argparse.Namespace, path: Path, dataset: str, evaluation: "EvalSet | None"
+) -> "Imported":
+    from aces import networks
+
     return networks.import_checkpoint(
-        args.checkpoint,
-        dataset=dataset,
+        path,
+        dataset=evaluation.info if evaluation is not None else dataset,
         normalization=args.normalization,
         mean=args.mean,
         std=args.std,
@@ -99,7 +146,11 @@ def _import(args: argparse.Namespace, dataset: str, evaluation: "EvalSet | None"
 
 
 def _write(
-    args: argparse.Namespace, dataset: str, found: "Imported", evaluation: "EvalSet | None"
+    args: argparse.Namespace,
+    path: Path,
+    dataset: str,
+    found: "Imported",
+    evaluation: "EvalSet | None",
 ) -> dict:
     """Write the converted file; what was found, for scripts."""
     from aces import networks
@@ -107,9 +158,8 @@ def _write(
     from aces.networks.formats import UNCHECKED
 
     fingerprint = networks.fingerprint(found.module)
-    slug = dataset.replace("/", "-")
-    out = args.out or Path("checkpoints") / f"{slug}-{found.arch}-{fingerprint[:8]}.safetensors"
-    about = {"dataset": dataset, "source": args.checkpoint.name, "format": found.format}
+    out = args.out or _default_out(f"{dataset}-{found.arch}", fingerprint)
+    about = {"dataset": dataset, "source": path.name, "format": found.format}
     if not found.checked:
         about["normalization"] = UNCHECKED
     networks.save_model(out, found.module, **((found.module.recipe or {}) | about))
@@ -139,6 +189,11 @@ def _write(
         "near_chance": found.near_chance,
         "fingerprint": fingerprint,
     }
+
+
+def _default_out(name: str, fingerprint: str) -> Path:
+    slug = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)
+    return Path("checkpoints") / f"{slug}-{fingerprint[:8]}.safetensors"
 
 
 def _show_trials(found: "Imported") -> None:
@@ -181,20 +236,60 @@ def _remarks(found: "Imported", findings: dict, evaluation: "EvalSet | None") ->
     if found.near_chance:
         remarks.append(
             "warning: hardly better than chance; are the dataset, the network and the "
-            "normalisation "
-            "right?"
+            "normalisation right?"
         )
     if not found.checked and found.num_classes > 2:
         remarks.append(
             "the pipeline will try the other normalisations on its evaluation images; to try them "
-            "now, "
-            "run `dvc repro subsample` and import it again"
+            "now, run `dvc repro subsample` and import it again"
         )
     selects = found.num_classes == 2
     roles = "select.checkpoint" if selects else "core.checkpoint or certify.checkpoint"
-    out = findings["out"]
-    remarks.append(
-        f"written: {out}; name it as {roles} in params.yaml, with arch {found.arch} "
-        f"(`dvc add {out}` lets queued runs see it)"
-    )
+    remarks.append(_written(findings["out"], f"{roles} in params.yaml, with arch {found.arch}"))
     return remarks
+
+
+def _written(out: str, roles: str) -> str:
+    return f"written: {out}; name it as {roles} (`dvc add {out}` lets queued runs see it)"
+
+
+def _import_denoiser(args: argparse.Namespace, path: Path, evaluation: "EvalSet | None") -> int:
+    """Write a denoiser; its effect on the images, and on a classifier behind it, is measured."""
+    from aces import networks
+    from aces.networks import denoisers
+    from aces.networks.evidence import accuracy_of
+
+    channels = evaluation.shape[0] if evaluation is not None else None
+    denoiser = networks.load_denoiser(path, channels=channels)
+    fingerprint = networks.fingerprint(denoiser)
+    arch = denoiser.recipe["arch"]  # type: ignore[index]
+    out = args.out or _default_out(f"denoiser-{arch}", fingerprint)
+    networks.save_denoiser(out, denoiser, source=path.name)
+    sigma = args.sigma if args.sigma is not None else NOISE
+    findings = {
+        "out": str(out),
+        "arch": arch,
+        "parameters": sum(weight.numel() for weight in denoiser.parameters()),
+        "sigma": sigma,
+        "fingerprint": fingerprint,
+    }
+    notes = [f"denoiser: {arch}, {findings['parameters']:,} parameters"]
+    if evaluation is not None:
+        quality = denoisers.quality(denoiser, evaluation, sigma=sigma)
+        findings["decibels"] = {"noisy": quality.noisy, "denoised": quality.denoised}
+        notes.append(
+            f"at sigma {sigma:g} it raises the peak signal-to-noise ratio from {quality.noisy:.1f} "
+            f"to {quality.denoised:.1f} dB"
+        )
+    if args.before is not None and evaluation is not None:
+        network = networks.before(denoiser, networks.load_model(args.before), sigma=sigma)
+        findings["accuracy"] = accuracy_of(network, evaluation, sigma=sigma)
+        notes.append(
+            f"before {args.before}, accuracy on {len(evaluation.label)} images, one copy each at "
+            f"sigma {sigma:g}: {findings['accuracy']:.1%}"
+        )
+    notes.append(
+        _written(str(out), f"certify.denoiser.checkpoint in params.yaml, with arch {arch}")
+    )
+    _tell(args, findings, notes)
+    return 0

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from aces import files
-from aces.errors import InputError
+from aces.errors import InputError, one_line
 from aces.networks import reading
 from aces.networks.registry import build
 
@@ -58,21 +58,31 @@ def load_model(path: str | Path) -> nn.Module:
     path = Path(path)
     recipe = _recipe(read_metadata(path), path)
     state = reading.checked_tensors(reading.read_safetensors(path), path)
-    misfit = InputError(
-        f"{path} does not fit the network {recipe['arch']!r} of this version: train or import it "
-        "again"
-    )
-    with torch.device("meta"):  # before memory is taken for a network that the file does not hold
-        expected = build(**recipe).state_dict()
+    expected = _skeleton(recipe, path)
     if not _fits(expected, state):
-        raise misfit
+        raise InputError(
+            f"{path} does not fit the network {recipe['arch']!r} of this version: train or import "
+            "it again"
+        )
     reading.check_kinds(expected, state, path)
     module = build(**recipe)
-    try:
-        module.load_state_dict(state)
-    except RuntimeError:
-        raise misfit from None
+    module.load_state_dict(state)
     return module.eval()
+
+
+def _skeleton(recipe: dict[str, Any], path: Path) -> dict[str, Tensor]:
+    """The tensors of the network in a header, without memory for them: a forged header may
+    describe a network far larger than its file.
+    """
+    try:
+        with torch.device("meta"):
+            return build(**recipe).state_dict()
+    except InputError:
+        raise
+    except Exception as error:  # whatever a forged header leads to
+        raise InputError(
+            f"{path} has a damaged header ({one_line(error)}): train or import the network again"
+        ) from None
 
 
 def _fits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:

@@ -202,7 +202,7 @@ def _check_onnx(content: bytes) -> None:
 
 def _onnxruntime() -> Any:
     try:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
     except ModuleNotFoundError:
         raise InputError(
             "it is an ONNX program, which needs onnxruntime: `pip install onnxruntime`"

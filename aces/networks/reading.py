@@ -8,7 +8,8 @@ memory is taken. Every kind of damage becomes one line.
 import json
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,33 +69,14 @@ def check_sizes(path: Path) -> None:
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. The library checks the header against the file's size."""
-    try:
+    with _as_one_line(path):
         return safetensors.torch.load_file(path)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path} does not exist: run `dvc repro`, or `aces import` a checkpoint"
-        ) from None
-    except (Exception, MemoryError) as error:
-        raise InputError(
-            f"{path} is not a safetensors file, or is damaged or truncated ({one_line(error)}): get "
-            "it again, or convert another kind of file with `aces import`"
-        ) from None
 
 
 def read_own_header(path: Path) -> dict[str, str] | None:
     """What `save_model` noted in a safetensors file; None for a file of another project."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(OWN_HEADER)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path} does not exist: run `dvc repro`, or `aces import` a checkpoint"
-        ) from None
-    except (Exception, MemoryError) as error:
-        raise InputError(
-            f"{path} is not a safetensors file, or is damaged or truncated ({one_line(error)}): get "
-            "it again, or convert another kind of file with `aces import`"
-        ) from None
+    with _as_one_line(path), safetensors.safe_open(path, framework="pt") as file:
+        header = (file.metadata() or {}).get(OWN_HEADER)
     if header is None:
         return None
     try:
@@ -104,6 +86,22 @@ def read_own_header(path: Path) -> dict[str, str] | None:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise InputError(f"{path} has a damaged header: train or import the network again")
     return found
+
+
+@contextmanager
+def _as_one_line(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} does not exist: run `dvc repro`, or `aces import` a checkpoint"
+        ) from None
+    except (Exception, MemoryError) as error:  # each kind of damage raises another exception
+        raise InputError(
+            f"{path} is not a safetensors file, or is damaged or truncated ({one_line(error)}): "
+            "get "
+            "it again, or convert another kind of file with `aces import`"
+        ) from None
 
 
 def is_safetensors(path: Path) -> bool:

@@ -23,6 +23,7 @@ from aces import extension
 from aces.console import warn
 from aces.errors import InputError, one_line
 from aces.networks import cifar_resnet, libraries
+from aces.networks.denoise import Denoised, build_denoiser
 from aces.networks.lanet import lanet
 from aces.networks.normalization import Classifier, Normalize
 from aces.networks.programs import PROGRAMS
@@ -40,6 +41,7 @@ ARCHITECTURES: dict[str, Callable[[int, int], nn.Module]] = {
     "lanet": lanet,
 }
 
+DENOISED = "denoised"
 Options = Mapping[str, Any]  # what a network needs beside its name; JSON
 
 
@@ -109,6 +111,12 @@ def _network(arch: str, *, num_classes: int, channels: int, options: Options) ->
         return _own(arch, num_classes=num_classes, channels=channels, options=options)
     if arch in PROGRAMS and "size" in options:
         return PROGRAMS[arch](int(options["size"]))
+    if arch == DENOISED and options:
+        return Denoised(
+            build_denoiser(**options["denoiser"]),
+            build(**options["classifier"]),
+            sigma=options["sigma"],
+        )
     library, slash, name = arch.partition("/")
     if library == "timm" and slash:
         return libraries.timm_network(name, num_classes=num_classes, channels=channels)
