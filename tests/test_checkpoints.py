@@ -471,6 +471,7 @@ def test_a_normalisation_that_was_not_checked_is_tried_when_there_are_images(
                 str(checkpoint_of(centred_state)),
                 "--dataset",
                 "digits",
+                "--no-check",
                 "--out",
                 "a.safetensors",
             ]
