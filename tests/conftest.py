@@ -94,3 +94,43 @@ def tracked(repository, empty_store, monkeypatch) -> Path:
     shutil.copy(empty_store, repository / "mlflow.db")
     monkeypatch.setattr(channel, "_start", WriterThread)
     return repository
+
+
+@pytest.fixture(scope="session")
+def reported_run():
+    """The run behind `page`."""
+    from simulated import simulated_run
+
+    return simulated_run(images=120)
+
+
+@pytest.fixture(scope="session")
+def page_path(reported_run, tmp_path_factory) -> Path:
+    from headless import write_page
+
+    return write_page(tmp_path_factory.mktemp("report"), reported_run)
+
+
+@pytest.fixture(scope="module")
+def _open_page(chromium, page_path) -> Iterator:
+    """One open page for all tests of a module: to open one takes longer than most tests."""
+    from headless import opened
+
+    with opened(chromium, page_path) as page:
+        yield page
+
+
+@pytest.fixture
+def page(_open_page):
+    """The report in a browser, as it is when it has just been opened."""
+    _open_page.mouse.move(0, 0)
+    _open_page.evaluate(
+        """() => {
+          document.activeElement.blur();
+          document.getElementById("announcement").textContent = "";
+          history.replaceState(null, "", location.pathname);
+          dispatchEvent(new HashChangeEvent("hashchange"));
+          scrollTo({top: 0, behavior: "instant"});
+        }"""
+    )
+    return _open_page

@@ -43,7 +43,7 @@ def test_others_read_it_as_a_plain_table(table, path):
 
 
 def test_the_sign_says_who_is_selected(table):
-    signed = table.signed_selection
+    signed = table.signed_selection(np.arange(len(table.theta)))
     assert (signed[table.route == Route.CERTIFY] > 0).all()
     assert (signed[table.route == Route.CORE] < 0).all()
     assert (np.abs(signed) == table.selection_radius).all()

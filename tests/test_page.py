@@ -7,38 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aces.reporting import figures, screenshot, write_report
+from aces.reporting import figures, screenshot
 from aces.rule.composition import Route
-from headless import needs_browser, opened
+from headless import move, needs_browser, opened, write_page
 from simulated import simulated_run
 
 pytestmark = needs_browser
 
 
-@pytest.fixture(scope="module")
-def run():
-    return simulated_run(images=120)
-
-
-@pytest.fixture(scope="module")
-def path(run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    write_report(folder, run)
-    return folder / "index.html"
-
-
 @pytest.fixture
-def page(chromium, path):
-    with opened(chromium, path) as page:
-        yield page
-
-
-def move(page, step: int) -> None:
-    page.eval_on_selector(
-        "#theta",
-        "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }",
-        step,
-    )
+def run(reported_run):
+    return reported_run
 
 
 def number(text: str) -> float:
@@ -60,7 +39,7 @@ def test_slider_shows_the_numbers_of_the_curve(page, run, step):
     row = run.curve.iloc[step]
     assert live(page, "theta") == pytest.approx(row["theta"])
     assert live(page, "acr") == math.floor(row["acr"] * 1000 + 1e-9) / 1000
-    for name in run.curve.columns.drop(["theta", "acr", "abstention", "core_rate"]):
+    for name in run.curve.columns.drop(["theta", "acr"]):
         assert live(page, name) == pytest.approx(100 * row[name], abs=0.05 + 1e-9), name
     routes = run.outcomes.route[:, step]
     shares = {
@@ -105,7 +84,7 @@ def test_a_drag_along_a_curve_moves_the_slider(page):
 def test_wall_shows_every_image_by_route_and_answer(page, run, step):
     move(page, step)
     tiles = page.eval_on_selector_all(
-        ".tile", "all => all.map(t => [+t.dataset.image, t.dataset.route, t.dataset.answer])"
+        ".wall .tile", "all => all.map(t => [+t.dataset.image, t.dataset.route, t.dataset.answer])"
     )
     assert sorted(image for image, _, _ in tiles) == list(range(len(run.label)))
     for image, route, answer in tiles:
@@ -120,7 +99,7 @@ def test_wall_shows_every_image_by_route_and_answer(page, run, step):
 def test_choosing_an_image_shows_its_own_numbers(page, run, image):
     step = 55
     move(page, step)
-    page.click(f'.tile[data-image="{image}"]')
+    page.click(f'.wall .tile[data-image="{image}"]')
     own = lambda name: page.inner_text(f'#detail [data-own="{name}"]')
     classes = run.evaluation.classes
     assert page.inner_text("#detail-title").startswith(classes[run.label[image]])
@@ -148,7 +127,7 @@ def test_choosing_an_image_shows_its_own_numbers(page, run, image):
 
 
 def test_wall_answers_to_the_keyboard(page, run):
-    page.focus(".tile[tabindex='0']")
+    page.focus(".wall .tile[tabindex='0']")
     before = page.evaluate("document.activeElement.dataset.image")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -157,10 +136,10 @@ def test_wall_answers_to_the_keyboard(page, run):
     after = int(page.evaluate("document.activeElement.dataset.image"))
     assert (
         str(after) != before
-        and page.get_attribute(f'.tile[data-image="{after}"]', "aria-pressed") == "true"
+        and page.get_attribute(f'.wall .tile[data-image="{after}"]', "aria-pressed") == "true"
     )
     assert str(run.evaluation.index[after]) in page.inner_text("#detail-title")
-    assert page.eval_on_selector_all(".tile[tabindex='0']", "all => all.length") == 1
+    assert page.eval_on_selector_all(".wall .tile[tabindex='0']", "all => all.length") == 1
     assert run.evaluation.classes[run.label[after]] in page.evaluate(
         "document.activeElement.getAttribute('aria-label')"
     )
@@ -169,7 +148,9 @@ def test_wall_answers_to_the_keyboard(page, run):
 def test_wall_is_ordered_by_what_is_asked_for(page, run):
     order = lambda: [
         int(image)
-        for image in page.eval_on_selector_all(".tile", "all => all.map(t => t.dataset.image)")
+        for image in page.eval_on_selector_all(
+            ".wall .tile", "all => all.map(t => t.dataset.image)"
+        )
     ]
     assert (np.diff(run.median_score[order()]) >= 0).all()
     page.select_option("#order", "class")
@@ -183,14 +164,14 @@ def test_every_picture_has_words(page):
         "svg[role=img]", "all => all.every(svg => svg.getAttribute('aria-label').length > 20)"
     )
     labelled = "all => all.every(tile => tile.getAttribute('aria-label').startsWith('Image '))"
-    assert page.eval_on_selector_all(".tile", labelled)
+    assert page.eval_on_selector_all(".wall .tile", labelled)
     hidden = "all => all.every(svg => svg.getAttribute('aria-hidden') === 'true')"
     assert page.eval_on_selector_all("svg:not([role=img])", hidden)
 
 
 def test_choosing_an_image_is_announced(page, run):
     assert page.inner_text("#announcement") == ""
-    page.click('.tile[data-image="5"]')
+    page.click('.wall .tile[data-image="5"]')
     said = page.inner_text("#announcement")
     assert said.startswith(
         f"Image {run.evaluation.index[5]}, {run.evaluation.classes[run.label[5]]}:"
@@ -203,9 +184,9 @@ def test_choosing_an_image_is_announced(page, run):
 
 
 @pytest.mark.parametrize("close", ["button", "Escape"])
-def test_phone_moves_the_focus_into_the_sheet_and_back(chromium, path, close):
-    with opened(chromium, path, width=375, height=740) as phone:
-        phone.focus(".tile[tabindex='0']")
+def test_phone_moves_the_focus_into_the_sheet_and_back(chromium, page_path, close):
+    with opened(chromium, page_path, width=375, height=740) as phone:
+        phone.focus(".wall .tile[tabindex='0']")
         phone.keyboard.press("ArrowRight")
         chosen = phone.evaluate("document.activeElement.dataset.image")
         phone.keyboard.press("Enter")
@@ -219,22 +200,62 @@ def test_phone_moves_the_focus_into_the_sheet_and_back(chromium, path, close):
         assert phone.evaluate("document.activeElement.dataset.image") == chosen
 
 
-LUMINANCE = """(node, property) => {
-  while (property === "backgroundColor" && getComputedStyle(node)[property].endsWith(", 0)")) node = node.parentElement;
-  const channels = getComputedStyle(node)[property].match(/[\\d.]+/g).slice(0, 3).map(v => v / 255);
-  const [r, g, b] = channels.map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+# For each visible element its contrast with what lies behind it, and its text.
+CONTRASTS = """selector => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  const rgba = colour => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const linear = v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const luminance = colour => {
+    const [r, g, b] = rgba(colour).map(v => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = node => getComputedStyle(node).backgroundColor;
+  const contrast = node => {
+    let behind = node;
+    while (behind.parentElement && rgba(paper(behind))[3] < 255) behind = behind.parentElement;
+    const style = getComputedStyle(node),
+      two = [luminance(node.closest("svg") ? style.fill : style.color), luminance(paper(behind))];
+    return [(Math.max(...two) + 0.05) / (Math.min(...two) + 0.05), node.textContent.slice(0, 40)];
+  };
+  return [...document.querySelectorAll(selector)].filter(n => n.checkVisibility()).map(contrast);
 }"""
+TEXTS = (
+    *(
+        "p",
+        "li",
+        "th",
+        "td:not(.zero)",
+        "dt",
+        "dd",
+        "h2",
+        "h3",
+        "small",
+        "a",
+        "label",
+        "figcaption",
+    ),
+    *(".chip", ".chip b", ".results .zero", ".lede b", ".tip", ".chart text", ".concerns li"),
+)
 
 
-def test_zeros_are_readable_also_in_the_row_of_the_slider(page):
-    move(page, 20)
-    for row in (".results .here .zero", ".results tr:not(.here) .zero", ".results .live small"):
-        ink, paper = (
-            page.eval_on_selector(row, f"node => ({LUMINANCE})(node, '{name}')")
-            for name in ("color", "backgroundColor")
-        )
-        assert (paper + 0.05) / (ink + 0.05) >= 4.5, row  # WCAG 2.2, 1.4.3
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_is_readable_in_light_and_dark(chromium, page_path, scheme):
+    with opened(chromium, page_path, scheme=scheme) as page:
+        move(page, 20)
+        page.locator("#acr-chart").focus()
+        page.keyboard.press("ArrowRight")  # so that there is a tooltip too
+        for selector in TEXTS:
+            found = page.evaluate(CONTRASTS, selector)
+            assert found or selector == ".concerns li", f"no {selector} on the page"
+            worst = min(found, default=(21, ""))
+            assert worst[0] >= 4.5, (selector, worst)  # WCAG 2.2, 1.4.3
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(21, 24, 27)") == (scheme == "dark")
 
 
 def test_every_table_says_what_its_headings_head(page):
@@ -244,10 +265,8 @@ def test_every_table_says_what_its_headings_head(page):
 def test_alternative_texts_say_what_was_computed(page, run):
     move(page, 30)
     said = page.get_attribute("#correctness-chart svg", "aria-label")
-    assert (
-        f"Certified correctly at r = {run.middle_radius:g}: {run.certifiable.sum()} images, half of them at "
-        in said
-    )
+    certified = f"Certified correctly at r = {run.middle_radius:g}: {run.certifiable.sum()} images"
+    assert f"{certified}, half of them at " in said
     edge = float(said.split("half of them at ")[1].split(" or below")[0])
     assert (run.median_score[run.certifiable] <= edge).mean() >= 0.5
     assert (run.median_score[run.certifiable] <= edge - 1 / figures.ENTROPY_BINS).mean() <= 0.5
@@ -258,7 +277,7 @@ def test_alternative_texts_say_what_was_computed(page, run):
 
 def test_a_radius_of_many_digits_has_its_numbers(chromium, tmp_path):
     run = simulated_run(images=30, theta_step=0.1, radii=[0.0, 2 / 255, 0.25], baseline=False)
-    write_report(tmp_path, run)
+    write_page(tmp_path, run)
     with opened(chromium, tmp_path / "index.html") as page:
         move(page, 6)
         for name in ("certified_accuracy@0.00784314", "selection_rate@0.00784314"):
@@ -272,12 +291,12 @@ def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
     run = simulated_run(
         images=500, classes=1000, side=224, theta_step=0.1, n=1000, mechanism="network"
     )
-    write_report(tmp_path, run)
+    write_page(tmp_path, run)
     assert (tmp_path / "index.html").stat().st_size < 5_000_000
     with opened(chromium, tmp_path / "index.html") as page:
-        assert page.locator(".tile").count() == 500
+        assert page.locator(".wall .tile").count() == 500
         move(page, 5)
-        page.click('.tile[data-image="321"]')
+        page.click('.wall .tile[data-image="321"]')
         assert page.inner_text("#detail-title").startswith(run.evaluation.classes[run.label[321]])
         assert (
             page.inner_text('#detail [data-own="selected"]')
@@ -286,11 +305,11 @@ def test_an_imagenet_sized_run_stays_usable(chromium, tmp_path):
         # The thumbnail is this image: of all of them it looks most like this one, away from its
         # frame and mark.
         page.eval_on_selector(
-            '.tile[data-image="321"]',
+            '.wall .tile[data-image="321"]',
             "tile => { tile.dataset.answer = 'right'; tile.dataset.route = ''; }",
         )
         seen = Image.open(
-            io.BytesIO(page.locator('.tile[data-image="321"] .thumb').screenshot())
+            io.BytesIO(page.locator('.wall .tile[data-image="321"] .thumb').screenshot())
         ).convert("RGB")
         inner = lambda picture: np.asarray(picture.resize((16, 16)), dtype=float)[2:-6, 2:-6]
         far = [
@@ -309,8 +328,8 @@ def test_without_a_selection_network_there_is_no_second_curve(page):
     assert "selecting by entropy" not in page.inner_text("#legend")
 
 
-def test_print_shows_everything_and_no_controls(chromium, path, tmp_path):
-    with opened(chromium, path, width=700, height=990) as page:
+def test_print_shows_everything_and_no_controls(chromium, page_path, tmp_path):
+    with opened(chromium, page_path, width=700, height=990) as page:
         page.emulate_media(media="print")
         assert (
             not page.is_visible("#theta")
@@ -327,22 +346,22 @@ def test_print_shows_everything_and_no_controls(chromium, path, tmp_path):
         assert printed.startswith(b"%PDF") and 3 <= printed.count(b"/Type /Page\n") <= 20
 
 
-def test_phone_shows_the_whole_page_and_the_detail_as_a_sheet(chromium, path):
-    with opened(chromium, path, width=375, height=740) as phone:
+def test_phone_shows_the_whole_page_and_the_detail_as_a_sheet(chromium, page_path):
+    with opened(chromium, page_path, width=375, height=740) as phone:
         assert phone.evaluate("document.documentElement.scrollWidth") <= 375
         assert not phone.is_visible("#detail")
-        phone.click('.tile[data-image="3"]')
+        phone.click('.wall .tile[data-image="3"]')
         assert phone.is_visible("#detail")
         phone.click("#close")
         assert not phone.is_visible("#detail")
 
 
 def test_500_images_and_101_thetas_stay_below_5_mb(tmp_path):
-    write_report(tmp_path, simulated_run(images=500))
+    write_page(tmp_path, simulated_run(images=500))
     assert (tmp_path / "index.html").stat().st_size < 5_000_000
 
 
-def test_screenshot_is_a_picture_of_the_page(path, tmp_path):
-    assert screenshot(path, tmp_path / "page.png")
+def test_screenshot_is_a_picture_of_the_page(page_path, tmp_path):
+    assert screenshot(page_path, tmp_path / "page.png")
     picture = np.asarray(Image.open(tmp_path / "page.png").convert("RGB"))
     assert picture.shape[1] == 1280 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 100

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import gzip
 import json
 import re
 
@@ -10,8 +11,9 @@ import pandas as pd
 import psutil
 import pytest
 
-from aces.reporting import browser, payload, screenshot, tables, write_report
+from aces.reporting import browser, payload, remarks, screenshot, tables, write_report
 from aces.reporting import figures as figure
+from aces.reporting.inputs import STEPS, shown_steps
 from aces.reporting.sprite import SIDE, make_sprite
 from aces.rule.composition import Route
 from simulated import simulated_run
@@ -30,13 +32,19 @@ def report(run, tmp_path_factory):
 
 
 def data_of(page) -> dict:
-    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
+    """What the page's script unpacks, arrays flat as they are there."""
+    text = re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1]
+    plain = gzip.decompress(base64.b64decode(text))
+    length = int.from_bytes(plain[:4], "little")
+    body = -(-(4 + length) // 8) * 8
 
+    def revived(node: dict):
+        if set(node) != {"$array"}:
+            return node
+        kind, offset, count = node["$array"]
+        return np.frombuffer(plain, f"<{kind}", count, body + offset)
 
-def decoded(text: str, kind, width: int) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), np.dtype(kind).newbyteorder("<")).reshape(
-        -1, width
-    )
+    return json.loads(plain[4 : 4 + length], object_hook=revived)
 
 
 def test_same_inputs_give_the_same_bytes(report, tmp_path):
@@ -59,8 +67,11 @@ def test_every_figure_has_its_numbers_and_every_table_its_formats(report):
         "tradeoff.md",
         "tradeoff.tex",
         "intervals.csv",
+        "outcomes.csv",
         "comparison.csv",
         "comparison.md",
+        "tradeoff-confident.csv",
+        "tradeoff-confident.md",
     }
     page = (report / "index.html").read_text()
     assert all(
@@ -89,7 +100,11 @@ def test_table_has_the_curve_s_numbers_in_every_format(run, report):
     )
     assert 0 <= expected["acr"] - float(shown["ACR"]) < 0.001  # a radius is never rounded up
     latex = (report / "tables/tradeoff.tex").read_text()
-    assert " & ".join(next(line for line in in_markdown if line[0] == "0.3")) + r" \\" in latex
+    core, abstain = (in_markdown[0].index(name) for name in ("core", "abstain"))
+    line = next(line for line in in_markdown if line[0] == "0.3")
+    assert float(line[core]) == pytest.approx(100 * expected["core_rate"], abs=0.05)
+    as_printed = [cell for k, cell in enumerate(line) if k not in (core, abstain)]
+    assert " & ".join(as_printed) + r" \\" in latex  # the paper's table has neither column
     columns = 3 + 2 * len(run.radii)
     assert (
         rf"\begin{{tabular}}{{{'c' * columns}}}" in latex
@@ -129,7 +144,7 @@ def test_comparison_has_the_baseline_s_numbers(run, report):
     for row in alone.to_dict("records"):
         source = run.alone if row["sigma"] == run.sigma else known.loc[row["sigma"]]
         assert all(row[name] == source[name] for name in ("nac", "acr", "certified_accuracy@0.25"))
-    at = table[table["system"] == "ACES, by entropy"].set_index("theta")
+    at = table[table["system"] == "ACES, the paper's rule"].set_index("theta")
     assert len(at) and all(
         (
             run.curve.set_index("theta").loc[theta, at.columns.drop(["system", "sigma"])]
@@ -147,7 +162,11 @@ def test_comparison_of_mechanisms_is_at_the_same_price():
     run = simulated_run(images=40, mechanism="network")
     table = tables.comparison(run)
     core = run.metrics["core"]["nac"]
-    for system in ("ACES, by selection score", "ACES, by entropy"):
+    for system in (
+        "ACES, the paper's rule",
+        "ACES, the confident rule",
+        "ACES, the paper's rule, by entropy",
+    ):
         rows = table[table["system"] == system]
         assert (
             1 <= len(rows) <= len(tables.LOSSES)
@@ -203,10 +222,8 @@ def test_selection_radii_are_sorted_and_signed_like_the_routes(run):
     frame = figure.selection_radii(run)
     assert (np.diff(frame.to_numpy(), axis=0) >= 0).all()
     assert (frame["0"] <= 0).all() and (frame["1"] > 0).all()
-    routes = run.outcomes.route
-    assert (run.outcomes.signed_selection[routes == Route.CERTIFY] > 0).all() and (
-        run.outcomes.signed_selection[routes == Route.CORE] < 0
-    ).all()
+    routes, signed = run.outcomes.route, run.outcomes.signed_selection(np.arange(len(run.thetas)))
+    assert (signed[routes == Route.CERTIFY] > 0).all() and (signed[routes == Route.CORE] < 0).all()
 
 
 def test_ecdf_is_the_share_of_images_at_most_p(run):
@@ -232,27 +249,26 @@ def test_page_data_are_the_run_s(run, report):
         data["thetas"] == run.thetas.tolist() and data["curve"]["nac"] == run.curve["nac"].tolist()
     )
     assert data["curve"]["selection_rate"][1] == run.curve["selection_rate@0.25"].tolist()
-    radius = decoded(data["images"]["radius"], np.float32, steps)
+    radius = data["images"]["radius"].reshape(-1, steps)
     assert (radius <= run.outcomes.radius).all() and np.allclose(
         radius, run.outcomes.radius, rtol=1e-6
     )
-    assert (decoded(data["images"]["route"], np.uint8, steps) == run.outcomes.route).all()
-    assert (
-        decoded(data["images"]["natural"], np.int16, steps) == run.outcomes.natural_prediction
-    ).all()
-    assert (decoded(data["images"]["selected"], np.uint32, steps) == run.selecting).all()
-    shares = np.array(data["routes"])
-    assert np.allclose(shares.sum(axis=0), 1) and np.allclose(
-        shares[Route.ABSTAIN], run.curve["abstention"]
-    )
-    assert np.allclose(shares[Route.CORE], run.curve["core_rate"])
-    histogram = decoded(data["images"]["histogram"], np.uint32, data["images"]["bins"])
+    assert (data["images"]["route"].reshape(-1, steps) == run.outcomes.route).all()
+    assert (data["images"]["natural"].reshape(-1, steps) == run.outcomes.natural_prediction).all()
+    assert (data["images"]["selecting"].reshape(-1, steps) == run.selecting).all()
+    code = data["all"]["code"].reshape(steps, -1).T  # of all images, for the tables by class
+    assert ((code & 3) == run.outcomes.route).all()
+    assert np.allclose(((code & payload.NATURAL_RIGHT) > 0).mean(axis=0), run.curve["nac"])
+    certified = ((code & payload.CERTIFIED_RIGHT) > 0).mean(axis=0)
+    lead = run.radius_names[data["lead"]]
+    assert lead == "0.25" and np.allclose(certified, run.curve[f"certified_accuracy@{lead}"])
+    histogram = data["images"]["histogram"].reshape(-1, data["images"]["bins"])
     assert (histogram.sum(axis=1) == run.draws).all()
 
 
 def test_area_below_the_certified_accuracy_is_the_acr(run, report):
     data = data_of(report / "index.html")
-    profile = decoded(data["profile"]["aces"], np.float32, len(data["profile"]["radius"]))
+    profile = data["profile"]["aces"].reshape(-1, len(data["profile"]["radius"]))
     step = data["profile"]["radius"][1]
     area = (profile[:, 1:].sum(axis=1) + profile[:, :-1].sum(axis=1)) / 2 * step
     assert np.allclose(area, run.curve["acr"], atol=step)
@@ -275,19 +291,24 @@ def test_large_images_and_a_thousand_classes_stay_small(tmp_path):
     assert (tmp_path / "index.html").stat().st_size < 500_000  # of 5 MB for 500 images
 
 
-def test_a_page_of_many_images_and_thetas_shows_evenly_spaced_ones():
-    assert payload.shown_images(500).tolist() == list(range(500))
-    many = payload.shown_images(50_000)
-    assert (
-        len(many) == payload.IMAGES
-        and many[0] == 0
-        and many[-1] == 49_999
-        and len(set(np.diff(many))) <= 2
-    )
+def test_a_page_of_many_images_shows_even_ones_and_the_most_telling(run, monkeypatch):
+    assert payload.shown_images(run).tolist() == list(range(len(run.label)))
+    monkeypatch.setattr(payload, "IMAGES", 30)
+    monkeypatch.setattr(payload, "TELLING", 10)
+    shown = payload.shown_images(run)
+    assert 20 <= len(shown) <= 30 and (np.diff(shown) > 0).all()
+    assert {0, len(run.label) - 1} <= set(shown)
+    lost = np.where(run.alone_correct, run.alone_radius, 0)
+    lost = lost - run.outcomes.radius[:, run.working_point.step] * run.alone_correct
+    assert lost.argmax() in shown
+
+
+def test_a_page_of_many_thetas_shows_evenly_spaced_ones_and_the_working_point():
     for count in (2, 101, 126, 201, 251, 501, 1001):
-        steps = payload.shown_steps(count)
+        steps = shown_steps(count)
         assert steps[0] == 0 and steps[-1] == count - 1 and len(set(np.diff(steps))) == 1
-        assert len(steps) <= payload.STEPS + 1
+        assert len(steps) <= STEPS + 1
+    assert 437 in shown_steps(1001, always=437)
 
 
 @pytest.mark.parametrize("radii", [[0.0], [0.0, 9.0]])
@@ -336,3 +357,63 @@ def test_screenshot_that_hangs_is_given_up(report, tmp_path, monkeypatch):
     assert screenshot(report / "index.html", tmp_path / "page.png") is False
     child = int((tmp_path / "child").read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_outcomes_of_the_working_point_are_a_table(run, report):
+    table, step = pd.read_csv(report / "tables/outcomes.csv"), run.working_point.step
+    assert table["index"].tolist() == run.outcomes.index.tolist()
+    assert (table["theta"] == run.working_point.theta).all()
+    assert (table["prediction"] == run.outcomes.prediction[:, step]).all()
+    assert np.allclose(table["radius"], run.outcomes.radius[:, step])
+    assert table["route"].tolist() == [Route(r).name.lower() for r in run.outcomes.route[:, step]]
+
+
+def test_both_rules_have_their_curves_and_tables(run, report):
+    figures = pd.read_csv(report / "figures/tradeoff.csv")
+    assert set(figures["rule"]) == {"paper", "confident"}
+    other = figures[figures["rule"] == "confident"]
+    assert other["nac"].tolist() == pytest.approx(run.other_curve["nac"].tolist())
+    table = pd.read_csv(report / "tables/tradeoff-confident.csv").set_index("theta")
+    expected = run.other_curve.set_index("theta").loc[0.3, "certified_accuracy@0.25"]
+    assert table.loc[0.3, "certified_accuracy@0.25"] == pytest.approx(expected)
+    (panel, *_) = figure._draw_acr(run, figure.acr(run)).axes
+    assert {"ACES, the paper's rule", "ACES, the confident rule"} <= {
+        line.get_label() for line in panel.lines
+    }
+    assert data_of(report / "index.html")["other_rule"]["words"] == "the confident rule"
+
+
+def test_without_the_other_rule_nothing_speaks_of_it(tmp_path):
+    write_report(tmp_path, simulated_run(images=20, theta_step=0.1, baseline=False))
+    assert data_of(tmp_path / "index.html")["other_rule"] is None
+    assert not list((tmp_path / "tables").glob("tradeoff-*"))
+
+
+def test_concerns_stand_first_and_are_escaped(run, tmp_path):
+    doubtful = dataclasses.replace(run, metrics=run.metrics | {"concerns": ["<b>one</b> class"]})
+    write_report(tmp_path, doubtful)
+    page = (tmp_path / "index.html").read_text()
+    assert "<li>&lt;b&gt;one&lt;/b&gt; class</li>" in page
+    assert page.index('role="alert"') < page.index('id="lede"')
+
+
+def test_certified_accuracy_above_natural_accuracy_is_explained_where_it_occurs(run):
+    curve = run.curve.assign(**{"certified_accuracy@0": run.curve["nac"]})
+    assert remarks.above_natural(curve) is None
+    curve.loc[3, "certified_accuracy@0"] += 0.01
+    assert remarks.above_natural(curve).startswith("At θ = 0.03 certified accuracy at r = 0")
+    curve["certified_accuracy@0"] += 0.01
+    assert "At 101 thresholds" in remarks.above_natural(curve)
+
+
+@pytest.mark.parametrize(
+    ("thetas", "said"), [("all", "At all thresholds"), ([0.4, 0.5], "At θ = 0.4, 0.5, waiting")]
+)
+def test_draws_that_stopped_early_are_stated(run, thetas, said):
+    assert remarks.stopped_early(run.params) is None
+    sample, n = run.params.sample, run.params.sample.n
+    adaptive = sample.adaptive.replace(enabled=True, thetas=thetas, tolerance=0.02)
+    params = run.params.replace(sample=sample.replace(adaptive=adaptive))
+    words = remarks.stopped_early(params, np.array([n, n // 10, n // 10, n]))
+    assert f"on 2 of 4 images, after {0.55 * n:,.0f} of {n:,} draws" in words
+    assert said in words and "2 % of the largest radius" in words

@@ -24,6 +24,6 @@ def write_report(folder: str | Path, inputs: Inputs) -> None:
     folder = Path(folder)
     for name in ("figures", "tables"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    tables.write_tables(folder / "tables", inputs)
+    written = tables.write_tables(folder / "tables", inputs)
     figures.write_figures(folder / "figures", inputs)
-    page.write_page(folder / "index.html", inputs)
+    page.write_page(folder / "index.html", inputs, tables_written=written)

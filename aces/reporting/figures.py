@@ -12,10 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from aces.reporting.inputs import Inputs
+from aces.reporting.inputs import RULES, Inputs
 
 # Okabe and Ito's colours: one for each actor, as on the page.
-ACES, CORE, CERTIFY, BASELINE, QUIET = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#c9ced4"
+ACES, CORE, CERTIFY, BASELINE = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
+OTHER, QUIET = "#57606a", "#c9ced4"
 STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -44,12 +45,14 @@ def write_figures(folder: Path, inputs: Inputs) -> None:
 
 
 def trade_off(inputs: Inputs) -> pd.DataFrame:
-    """Natural and certified accuracy with their intervals, a row for each theta."""
+    """Natural and certified accuracy with their intervals: a row for each rule and theta."""
     return _with_intervals(inputs, "certified_accuracy@")
 
 
 def acr(inputs: Inputs) -> pd.DataFrame:
-    """Natural accuracy and average certified radius with their intervals, a row for each theta."""
+    """Natural accuracy and average certified radius with their intervals: a row for each rule and
+    theta.
+    """
     return _with_intervals(inputs, "acr")
 
 
@@ -64,26 +67,26 @@ def correctness(inputs: Inputs, bins: int = ENTROPY_BINS) -> pd.DataFrame:
 
 
 def selection_radii(inputs: Inputs) -> pd.DataFrame:
-    """The sorted certified radii of the selection, a column for each theta, a row for each
-    percentile.
+    """The sorted certified radii of the selection, below 0 where the core network is selected: a
+    row for each percentile of images, a column for each theta that is shown.
     """
     percentile = np.arange(101)
-    ordered = np.percentile(
-        inputs.outcomes.signed_selection, percentile, axis=0, method="closest_observation"
-    )
-    columns = {f"{theta:g}": ordered[:, t] for t, theta in enumerate(inputs.thetas)}
+    signed = inputs.outcomes.signed_selection(inputs.steps)
+    ordered = np.percentile(signed, percentile, axis=0, method="closest_observation")
+    columns = {f"{inputs.thetas[step]:g}": ordered[:, s] for s, step in enumerate(inputs.steps)}
     return pd.DataFrame({"percentile": percentile, **columns})
 
 
 def ecdf(inputs: Inputs) -> pd.DataFrame:
-    """Shares of images with p_A, and with p_S at each theta, of at most p."""
+    """Shares of images with p_A, and with p_S at each theta that is shown, of at most p."""
     grid = np.linspace(0.5, 1, 101)
-    at_most = lambda values: (
-        np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
-    )
+
+    def at_most(values: np.ndarray) -> np.ndarray:
+        return np.searchsorted(np.sort(values), grid + 1e-12, side="right") / len(values)
+
     columns = {
-        f"p_select@{theta:g}": at_most(inputs.p_select[:, t])
-        for t, theta in enumerate(inputs.thetas)
+        f"p_select@{inputs.thetas[step]:g}": at_most(inputs.p_select[:, s])
+        for s, step in enumerate(inputs.steps)
     }
     return pd.DataFrame({"p": grid, "p_class": at_most(inputs.p_class), **columns})
 
@@ -136,14 +139,27 @@ def _draw_acr(inputs: Inputs, data: pd.DataFrame) -> Figure:
 def _draw_curve(
     panel: Axes, inputs: Inputs, data: pd.DataFrame, metric: str, *, scale: float
 ) -> None:
-    """ACES between its two networks: `metric` over natural accuracy."""
-    nac, low, high = (
-        100 * data["nac"],
-        scale * data[f"{metric}_low"],
-        scale * data[f"{metric}_high"],
+    """ACES between its two networks, by either rule: `metric` over natural accuracy."""
+    mine = data[data["rule"] == inputs.rule]
+    others = data[data["rule"] != inputs.rule]
+    low, high = scale * mine[f"{metric}_low"], scale * mine[f"{metric}_high"]
+    panel.fill_between(100 * mine["nac"], low, high, color=ACES, alpha=0.14, linewidth=0)
+    if inputs.other_rule is not None:
+        panel.plot(
+            100 * others["nac"],
+            scale * others[metric],
+            color=OTHER,
+            linestyle=(0, (6, 2)),
+            linewidth=1.3,
+            label=f"ACES, {RULES[inputs.other_rule]}",
+        )
+    panel.plot(
+        100 * mine["nac"],
+        scale * mine[metric],
+        color=ACES,
+        linewidth=1.8,
+        label=f"ACES, {RULES[inputs.rule]}",
     )
-    panel.fill_between(nac, low, high, color=ACES, alpha=0.14, linewidth=0)
-    panel.plot(nac, scale * data[metric], color=ACES, linewidth=1.8, label="ACES")
     point = {
         "linestyle": "none",
         "markersize": 7,
@@ -167,11 +183,11 @@ def _draw_curve(
         label="certification network alone",
         **point,
     )
-    others = (
+    series_drawn = (
         (inputs.varying_noise, ":D", BASELINE, "other noise levels"),
         (inputs.entropy_selection, "--", ACES, "selecting by entropy"),
     )
-    for series, style, colour, label in others:
+    for series, style, colour, label in series_drawn:
         if len(series):
             panel.plot(
                 100 * series["nac"],
@@ -217,9 +233,9 @@ def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _draw_selection_radii(inputs: Inputs, data: pd.DataFrame) -> Figure:
     figure, panel = _single()
-    for theta, colour, dash in zip(
-        _nearest(data.columns[1:], THETAS), (CORE, BASELINE, "#1c2126", CERTIFY, ACES), _DASHES
-    ):
+    colours = (CORE, BASELINE, "#1c2126", CERTIFY, ACES)
+    found = _nearest(data.columns[1:], THETAS)  # fewer than THETAS on a coarse grid
+    for theta, colour, dash in zip(found, colours, _DASHES, strict=False):
         panel.plot(
             data["percentile"], data[theta], color=colour, linestyle=dash, label=f"θ = {theta}"
         )
@@ -234,7 +250,7 @@ def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
         data["p"], 100 * data["p_class"], color=CERTIFY, linewidth=2.2, label="$p_A$, the class"
     )
     thetas = [name.removeprefix("p_select@") for name in data.columns[2:]]
-    for theta, dash in zip(_nearest(thetas, THETAS[::2]), _DASHES[1:]):
+    for theta, dash in zip(_nearest(thetas, THETAS[::2]), _DASHES[1:], strict=False):
         panel.plot(
             data["p"],
             100 * data[f"p_select@{theta}"],
@@ -253,8 +269,12 @@ def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 
 def _with_intervals(inputs: Inputs, prefix: str) -> pd.DataFrame:
-    both = inputs.curve.merge(inputs.intervals, on="theta")
-    return both[["theta", *(name for name in both.columns if name.startswith(("nac", prefix)))]]
+    """The curve, with intervals; and that of the other rule, without, where it is known."""
+    both = inputs.curve.merge(inputs.intervals, on="theta").assign(rule=inputs.rule)
+    if inputs.other_rule is not None:
+        both = pd.concat([both, inputs.other_curve.assign(rule=inputs.other_rule)])
+    names = [name for name in both.columns if name.startswith(("nac", prefix))]
+    return both[["rule", "theta", *names]]
 
 
 _DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))

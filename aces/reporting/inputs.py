@@ -1,4 +1,5 @@
-"""What a report is made from, and the quantities that follow from it. N images, T thetas.
+"""What a report is made from, and the quantities that follow from it. N images, T thetas, of
+which S are shown.
 
 The report never applies the rule: answers, bounds and selections are those of
 results/outcomes.parquet. The counts serve only for the histograms and the shares of draws.
@@ -31,6 +32,18 @@ METHODS = {
     "consistency": "Consistency",
 }
 DATASETS = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
+STEPS = 200  # of the page's slider at most: more would show no more, and weigh more
+
+
+def shown_steps(count: int, *, always: int = 0) -> np.ndarray:
+    """The thetas that are shown: all of them, or every k-th, with the last and `always`."""
+    intervals = count - 1
+    stride = (
+        next(k for k in range(1, intervals + 1) if intervals % k == 0 and intervals // k <= STEPS)
+        if intervals
+        else 1
+    )
+    return np.union1d(np.arange(0, count, stride), [always])
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,7 @@ class Inputs:
     @property
     def rule(self) -> str:
         """The rule of the outcomes: `paper` or `confident`."""
-        return getattr(self.params.combine, "rule", "paper")
+        return self.params.combine.rule
 
     @property
     def score(self) -> str:
@@ -95,9 +108,8 @@ class Inputs:
     @property
     def paper_score(self) -> str:
         """What the paper's rule compares with theta, in words."""
-        select = self.params.select
-        name = getattr(select, "score", None) or select.score
-        return SCORES.get(name, name)
+        name = self.params.select.score
+        return SCORES.get(name, name.rpartition(":")[2])
 
     @property
     def method(self) -> str:
@@ -133,9 +145,14 @@ class Inputs:
             nac=self.curve["nac"].to_numpy(),
             acr=self.curve["acr"].to_numpy(),
             core_nac=self.core_nac,
-            chosen=getattr(self.params.report, "theta", None),
+            chosen=self.params.report.theta,
             calibration=self.calibration,
         )
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """(S,) the thetas of the page and of the figures of all images."""
+        return shown_steps(len(self.thetas), always=self.working_point.step)
 
     @property
     def varying_noise(self) -> pd.DataFrame:
@@ -185,7 +202,7 @@ class Inputs:
                 prediction=table.prediction,
                 radius=table.radius,
                 route=table.route,
-                selection=table.signed_selection,
+                selection=table.signed_selection(np.arange(len(self.thetas))),
             ),
             table.natural_prediction,
             self.label,
@@ -214,18 +231,18 @@ class Inputs:
 
     @cached_property
     def selecting(self) -> np.ndarray:
-        """(N, T) draws of round BOUND that speak for the certification network.
+        """(N, S) draws of round BOUND that speak for the certification network, at `steps`.
 
         The paper's rule asks for a score of at most theta; the confident rule also for the guessed
         class.
         """
         chosen = self.joint_histogram if self.rule == "confident" else self.histogram
-        places = np.rint(self.thetas * BINS).astype(int)
-        return np.cumsum(chosen, axis=1)[:, places]
+        bins = np.rint(self.thetas[self.steps] * BINS).astype(int)
+        return np.cumsum(chosen, axis=1)[:, bins]
 
     @cached_property
     def p_select(self) -> np.ndarray:
-        """(N, T) share of draws on the more frequent side of the selection."""
+        """(N, S) share of draws on the more frequent side of the selection, at `steps`."""
         valid = self.histogram.sum(axis=1)[:, None]  # invalid draws speak for nobody
         return np.maximum(self.selecting, valid - self.selecting) / self.draws[:, None]
 

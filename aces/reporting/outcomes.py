@@ -45,11 +45,12 @@ class OutcomeTable:
         """(N, T) whether CERTIFY's answer is right."""
         return (self.prediction == self.label[:, None]) & (self.prediction >= 0)
 
-    @property
-    def signed_selection(self) -> np.ndarray:
-        """(N, T) the radius of the selection, below 0 where the core network is selected."""
+    def signed_selection(self, steps: np.ndarray) -> np.ndarray:
+        """(N, S) the radius of the selection at some thetas, below 0 where the core network is
+        selected, 0 where neither is.
+        """
         sign = np.array([1.0, -1.0, 0.0])  # in the order of SELECTED
-        return sign[self.selected] * self.selection_radius
+        return sign[self.selected[:, steps]] * self.selection_radius[:, steps]
 
 
 def tabulate(

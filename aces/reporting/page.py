@@ -9,44 +9,48 @@ from string import Template
 
 import pandas as pd
 
+from aces.files import write_text
 from aces.params import flatten
-from aces.reporting import figures, payload, tables
-from aces.reporting.inputs import Inputs
+from aces.reporting import figures, payload, remarks, tables
+from aces.reporting.inputs import RULES, Inputs
+from aces.reporting.packing import pack
 from aces.reporting.sprite import make_sprite
 from aces.rule.counts import Round
 from aces.rule.statistics import floor_digits
 
+# One after the other, in one module.
 SCRIPTS = (
     "chart.js",
     "run.js",
     "figures.js",
     "wall.js",
+    "detail.js",
+    "classes.js",
+    "address.js",
     "page.js",
-)  # one after the other, in one scope
-LINKS = ("tables/tradeoff.csv", "tables/tradeoff.md", "tables/tradeoff.tex", "tables/intervals.csv")
+)
 
 
-def write_page(path: str | Path, inputs: Inputs) -> None:
-    """Write the report as one HTML file that needs nothing else."""
-    shown = payload.shown_images(len(inputs.label))
+def write_page(path: str | Path, inputs: Inputs, *, tables_written: list[str]) -> None:
+    """Write the report as one HTML file that needs nothing else; `tables_written` lie beside it."""
+    shown = payload.shown_images(inputs)
     sprite = make_sprite(inputs.evaluation.image[shown])
-    data = payload.build(inputs, shown=shown, sprite=sprite)
     compared = tables.comparison(inputs)
     links = [
-        *LINKS,
-        *(f"tables/{name}" for name in tables.COMPARISON if len(compared)),
+        *(f"tables/{name}" for name in tables_written),
         *(f"figures/{name}.png" for name in figures.FIGURES),
     ]
     fields = {
         "title": html.escape(f"ACES on {inputs.dataset}, σ = {inputs.sigma:g}"),
-        "heading": f"{html.escape(_capital(inputs.dataset))}, {inputs.method}, <i>σ</i> = {inputs.sigma:g}",
+        "heading": _heading(inputs),
         "style": asset("page.css"),
         "script": "".join(map(asset, SCRIPTS)),
-        "data": as_json(data),
+        "data": pack(payload.build(inputs, shown=shown, sprite=sprite)),
         "sprite": sprite.uri,
         "sprite_columns": sprite.columns,
         "sprite_rows": sprite.rows,
         "rendering": "pixelated" if sprite.native else "auto",
+        "concerns": concerns(inputs.concerns),
         "facts": _facts(inputs),
         "table": _table(inputs),
         "reading": _reading(inputs),
@@ -57,9 +61,31 @@ def write_page(path: str | Path, inputs: Inputs) -> None:
         "correctness_radius": f"{inputs.middle_radius:g}",
         "working_point": html.escape(inputs.working_point.words),
         "beyond": _beyond(inputs),
+        "early": _note(remarks.stopped_early(inputs.params, inputs.draws)),
+        "above_natural": _note(remarks.above_natural(inputs.curve)),
         **_common(inputs),
     }
-    Path(path).write_text(Template(asset("page.html")).substitute(fields), encoding="utf-8")
+    write_text(path, Template(asset("page.html")).substitute(fields))
+
+
+def _heading(inputs: Inputs) -> str:
+    words = f"{_capital(inputs.dataset)}, {inputs.method}"
+    return f"{html.escape(words)}, <i>σ</i> = {inputs.sigma:g}"
+
+
+def concerns(found: list[str]) -> str:
+    """A box that cannot be missed, if there is anything to say."""
+    if not found:
+        return ""
+    items = "".join(f"<li>{html.escape(concern)}</li>" for concern in found)
+    return (
+        '<div class="concerns" role="alert"><h2>Do not rely on these numbers yet</h2>'
+        f"<ul>{items}</ul></div>"
+    )
+
+
+def _note(words: str | None) -> str:
+    return f'<p class="note">{html.escape(words)}</p>' if words else ""
 
 
 def asset(name: str) -> str:
@@ -145,7 +171,10 @@ def _common(inputs: Inputs) -> dict[str, str]:
         "ceiling": floor_digits(inputs.ceiling, 3),
         "count": f"{len(inputs.label):,}",
         "score": inputs.score,
-        "bands": f"95 % bootstrap intervals over images ({report.bootstrap:,} resamples)",
+        "bands": (
+            "95 % intervals over images (Clopper and Pearson’s for shares; for the ACR a bootstrap "
+            f"of {report.bootstrap:,} resamples)"
+        ),
     }
 
 
@@ -156,7 +185,8 @@ def _facts(inputs: Inputs) -> str:
         "classes": f"{inputs.counts.classes.shape[2]:,}",
         "core network": params.core.arch,
         "certification network": f"{params.certify.arch}, {inputs.method}",
-        "selection": inputs.score,
+        "rule": RULES[inputs.rule],
+        "compared with θ": inputs.score,
         "noise σ": f"{inputs.sigma:g}",
         "draws n": f"{params.sample.n:,}",
         "failure probability α": f"{params.combine.alpha:g}",
@@ -170,7 +200,8 @@ def _wall_intro(shown: int, count: int) -> str:
     return (
         f"All {count:,} evaluation images."
         if shown == count
-        else f"{shown:,} of the {count:,} images, evenly spaced."
+        else f"{shown:,} of the {count:,} images: evenly spaced ones, and the most telling at the "
+        "working point."
     )
 
 
@@ -192,13 +223,18 @@ def _table(inputs: Inputs) -> str:
     columns = "".join(
         f"<th scope=col>{tables.heading(r)}</th>" for radii in groups.values() for r in radii
     )
+    plain = "".join(
+        f"<th rowspan=2 scope=col>{tables.KNOWN[name]}</th>"
+        for name in table.columns[1:]
+        if "@" not in name
+    )
     live = "".join(f'<td data-live="{name}"></td>' for name in table.columns[1:])
     rows = "".join(
         _row(theta, cells) for theta, cells in zip(table["theta"], tables.cells(table), strict=True)
     )
     return (
-        f'<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th><th rowspan=2 scope=col>NAC</th>'
-        f"<th rowspan=2 scope=col>ACR</th>{heads}</tr><tr>{columns}</tr></thead><tbody>"
+        '<table class="results"><thead><tr><th rowspan=2 scope=col><i>θ</i></th>'
+        f"{plain}{heads}</tr><tr>{columns}</tr></thead><tbody>"
         f'<tr class="live"><th scope=row data-live="theta"></th>{live}</tr>{rows}</tbody></table>'
     )
 
@@ -228,23 +264,43 @@ def _values(cells: list[str]) -> str:
     )
 
 
+SELECTS = {
+    "entropy": (
+        "it counts the noisy copies on which the certification network is sure of itself, with an "
+        "entropy of at most <i>θ</i>, and lets it answer where these are provably the majority"
+    ),
+    "score": (
+        "every noisy copy gets a score, and the certification network answers where scores of at "
+        "most <i>θ</i> are provably the majority"
+    ),
+    "confident": (
+        "it counts the noisy copies that the certification network gives one class to <em>and</em> "
+        "is sure of, with a doubt of at most <i>θ</i>, and lets it answer with that class where "
+        "these are provably the majority"
+    ),
+}
+BINDS = {
+    "paper": (
+        "share of noisy copies with the guessed class, and on the more frequent side of the "
+        "threshold. The radius follows from the smaller one’s lower bound"
+    ),
+    "confident": (
+        "share of noisy copies with the guessed class and a doubt of at most <i>θ</i>, and the "
+        "larger of this share and the rest. The radius follows from the lower bound of the first"
+    ),
+}
+
+
 def _reading(inputs: Inputs) -> str:
     height, width, channels = inputs.evaluation.image.shape[1:]
     values = height * width * channels
     radius = (inputs.reachable_radii or [inputs.ceiling])[0]
-    common = _common(inputs)
-    by_entropy = (
-        "it counts the noisy copies on which the certification network is sure of itself, with an entropy of "
-        "at most <i>θ</i>, and lets it answer where these are provably the majority"
-    )
-    by_network = (
-        "a third network scores every noisy copy, and the certification network answers where scores of at "
-        "most <i>θ</i> are provably the majority"
-    )
+    paper = "entropy" if inputs.paper_score == "entropy" else "score"
     return Template(asset("reading.html")).substitute(
-        common,
+        _common(inputs),
         sigma=f"{inputs.sigma:g}",
-        selects=by_entropy if inputs.score == "entropy" else by_network,
+        selects=SELECTS[inputs.rule if inputs.rule == "confident" else paper],
+        binds=BINDS[inputs.rule],
         example=f"{radius:g}",
         one=f"{255 * radius:.0f}",
         values=f"{values:,}",

@@ -1,130 +1,169 @@
-"""The numbers behind the page, compactly: what has a value for each image and theta travels as
-base64 arrays.
-"""
+"""The numbers behind the page. What has a value for each image and theta travels as arrays."""
 
-import base64
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aces.reporting import figures
-from aces.reporting.inputs import Inputs
+from aces.reporting.inputs import RULES, Inputs
 from aces.reporting.sprite import Sprite
 from aces.rule.counts import BINS, Round
 
 IMAGES = 1000  # on the wall at most
-STEPS = 200  # of the slider at most
+TELLING = 100  # of them the most telling ones at the working point, where not all are shown
 HISTOGRAM = 50  # bins of an image's score
 PROFILE = 120  # radii of the certified accuracy over the radius
 TOP = 3  # classes of an image
+# Bits of an image's code at a theta; the two lowest are its route. assets/classes.js reads them.
+NATURAL_RIGHT, CERTIFIED_RIGHT = 4, 8
 
 
-def shown_images(count: int) -> np.ndarray:
-    """The images on the wall: all of them, or evenly spaced ones."""
-    return (
-        np.arange(count)
-        if count <= IMAGES
-        else np.linspace(0, count - 1, IMAGES).round().astype(int)
-    )
+def shown_images(inputs: Inputs) -> np.ndarray:
+    """The images on the wall, in order: all of them, or evenly spaced ones and the most telling."""
+    count = len(inputs.label)
+    if count <= IMAGES:
+        return np.arange(count)
+    telling = _telling(inputs)
+    even = np.linspace(0, count - 1, IMAGES - len(telling)).round().astype(int)
+    return np.union1d(even, telling)
 
 
-def shown_steps(count: int, *, always: int = 0) -> np.ndarray:
-    """The thetas the slider stops at: all of them, or every k-th, with the last and `always`."""
-    intervals = count - 1
-    stride = (
-        next(k for k in range(1, intervals + 1) if intervals % k == 0 and intervals // k <= STEPS)
-        if intervals
-        else 1
-    )
-    return np.union1d(np.arange(0, count, stride), [always])
+def _telling(inputs: Inputs) -> np.ndarray:
+    """Images that the lists of the page would name first, at the working point."""
+    step, table = inputs.working_point.step, inputs.outcomes
+    right, radius = inputs.correct[:, step], table.radius[:, step]
+    wrong = np.where((table.prediction[:, step] >= 0) & ~right, radius, 0)
+    lost = np.where(inputs.alone_correct, inputs.alone_radius - radius, 0)
+    half = TELLING // 2
+    first = [np.argsort(-rank, kind="stable")[:half] for rank in (wrong, lost)]
+    return np.unique(np.concatenate(first))
 
 
-def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict:
+def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict[str, Any]:
     """Everything the page's script reads."""
     point = inputs.working_point
-    steps = shown_steps(len(inputs.thetas), always=point.step)
-    curve, intervals = inputs.curve.iloc[steps], inputs.intervals.iloc[steps]
+    steps = inputs.steps
     thetas = inputs.thetas[steps]
-    start = int(np.searchsorted(steps, point.step))
     return {
         "n": inputs.params.sample.n,
         "count": len(inputs.label),
         "ceiling": inputs.ceiling,
         "score": inputs.score,
+        "rule": inputs.rule,
+        "rule_words": RULES[inputs.rule],
+        "selecting_words": _selecting_words(inputs),
         "thetas": thetas.tolist(),
         "theta_digits": 2 if np.allclose(thetas * 100, np.rint(thetas * 100)) else 3,
         "radii": inputs.radii,
-        "radius_names": [f"{r:g}" for r in inputs.radii],
-        "start": start,
-        "core": {"nac": inputs.metrics["core"]["nac"], "name": inputs.params.core.arch},
-        "alone": {
-            "name": f"{inputs.params.certify.arch}, {inputs.method}",
-            **_metrics(inputs.alone, inputs.radii),
-        },
-        "baseline": [
-            {"sigma": row["sigma"], **_metrics(row, inputs.radii)}
-            for row in inputs.varying_noise.to_dict("records")
-        ],
-        "entropy_selection": [
-            _metrics(row, inputs.radii) for row in inputs.entropy_selection.to_dict("records")
-        ],
-        "curve": _curve(curve, inputs.radii, "{}"),
-        "bands": _bands(intervals, inputs.radii),
-        "routes": [
-            (inputs.outcomes.route[:, steps] == route).mean(axis=0).tolist() for route in range(4)
-        ],
+        "radius_names": inputs.radius_names,
+        "lead": _lead(inputs),
+        "start": int(np.searchsorted(steps, point.step)),
+        "working_point": point.words,
+        **_compared(inputs),
+        **_curves(inputs, steps),
         "profile": _profile(inputs, steps),
         "correctness": _correctness(inputs),
-        "selection_radius": _selection_radius(inputs, steps),
-        "ecdf": _ecdf(inputs, steps),
+        "selection_radius": _selection_radius(inputs),
+        "ecdf": _ecdf(inputs),
         "classes": _class_names(inputs, shown),
-        "first": _typical(inputs, shown, thetas[start]),
+        "first": _typical(inputs, shown, point.theta),
+        "all": _all(inputs, steps),
         "images": _images(inputs, shown, steps, sprite),
     }
 
 
-def _metrics(row: dict, radii: list[float]) -> dict:
+def _lead(inputs: Inputs) -> int:
+    """The radius that short sentences speak of: the first above 0 that can be reached."""
+    reachable = inputs.reachable_radii
+    return inputs.radii.index(reachable[0]) if reachable else 0
+
+
+def _selecting_words(inputs: Inputs) -> str:
+    if inputs.rule == "confident":
+        return "draws of the class with a doubt of at most θ"
+    return "draws at or below θ"
+
+
+def _compared(inputs: Inputs) -> dict[str, Any]:
+    """The networks alone, and the other curves that ACES is compared with."""
+    radii = inputs.radius_names
+    curve = inputs.other_curve
+    other = None
+    if inputs.other_rule is not None:
+        names = [f"certified_accuracy@{r}" for r in radii]
+        other = {
+            "words": RULES[inputs.other_rule],
+            "thetas": curve["theta"].tolist(),
+            "nac": curve["nac"].tolist(),
+            "acr": curve["acr"].tolist(),
+            "certified_accuracy": [curve[name].tolist() for name in names],
+        }
     return {
-        "nac": row["nac"],
-        "acr": row["acr"],
-        "certified_accuracy": [row[f"certified_accuracy@{r:g}"] for r in radii],
+        "core": {"nac": inputs.core_nac, "name": inputs.params.core.arch},
+        "alone": {
+            "name": f"{inputs.params.certify.arch}, {inputs.method}",
+            **_metrics(inputs.alone, radii),
+        },
+        "baseline": [
+            {"sigma": row["sigma"], **_metrics(row, radii)}
+            for row in inputs.varying_noise.to_dict("records")
+        ],
+        "entropy_selection": [
+            _metrics(row, radii) for row in inputs.entropy_selection.to_dict("records")
+        ],
+        "other_rule": other,
     }
 
 
-def _curve(frame: pd.DataFrame, radii: list[float], name: str) -> dict:
-    """A list for each metric, a list of lists for the ones with radii."""
-    column = lambda metric: frame[name.format(metric)].tolist()
-    return {metric: column(metric) for metric in ("nac", "acr", "abstention", "core_rate")} | {
-        metric: [column(f"{metric}@{r:g}") for r in radii]
+def _metrics(row: dict, radii: list[str]) -> dict[str, Any]:
+    return {
+        "nac": row["nac"],
+        "acr": row["acr"],
+        "certified_accuracy": [row[f"certified_accuracy@{r}"] for r in radii],
+    }
+
+
+def _curves(inputs: Inputs, steps: np.ndarray) -> dict[str, Any]:
+    """The curve and the ends of its intervals, at the thetas of the slider."""
+    curve, intervals = inputs.curve.iloc[steps], inputs.intervals.iloc[steps].round(6)
+    low, high = (_columns(intervals, inputs.radius_names, end) for end in ("_low", "_high"))
+    bands = {}
+    for name, values in low.items():
+        nested = bool(values) and isinstance(values[0], list)
+        pairs = zip(values, high[name], strict=True)
+        bands[name] = [list(pair) for pair in pairs] if nested else [values, high[name]]
+    return {"curve": _columns(curve, inputs.radius_names), "bands": bands}
+
+
+def _columns(frame: pd.DataFrame, radii: list[str], end: str = "") -> dict[str, list]:
+    """A list for each metric, a list of lists for those with radii."""
+    plain = ("nac", "acr", "abstention", "core_rate")
+    return {metric: frame[metric + end].tolist() for metric in plain} | {
+        metric: [frame[f"{metric}@{r}{end}"].tolist() for r in radii]
         for metric in ("certified_accuracy", "selection_rate")
     }
 
 
-def _bands(frame: pd.DataFrame, radii: list[float]) -> dict:
-    """As `_curve`, each list as the pair of its lower and upper ends."""
-    frame = frame.round(6)
-    low, high = _curve(frame, radii, "{}_low"), _curve(frame, radii, "{}_high")
-    pair = lambda a, b: list(map(list, zip(a, b))) if a and isinstance(a[0], list) else [a, b]
-    return {metric: pair(low[metric], high[metric]) for metric in low}
-
-
-def _profile(inputs: Inputs, steps: np.ndarray) -> dict:
+def _profile(inputs: Inputs, steps: np.ndarray) -> dict[str, Any]:
     """Certified accuracy over the radius, at each theta and for the certification network alone."""
     grid = np.linspace(0, inputs.ceiling, PROFILE)
-    above = lambda correct, radius: np.stack(
-        [(correct & (radius >= r)).mean(axis=0) for r in grid], axis=-1
-    )
-    alone = above(inputs.alone_correct, inputs.alone_radius)
+    right, radius = inputs.correct, inputs.outcomes.radius
+    profile = [_shares(right[:, step], radius[:, step], grid) for step in steps]
     return {
         "radius": grid.tolist(),
-        "alone": alone.tolist(),
-        "aces": _encode(
-            above(inputs.correct[:, steps], inputs.outcomes.radius[:, steps]), np.float32
-        ),
+        "alone": _shares(inputs.alone_correct, inputs.alone_radius, grid).tolist(),
+        "aces": np.stack(profile).astype(np.float32),
     }
 
 
-def _correctness(inputs: Inputs) -> dict:
+def _shares(right: np.ndarray, radius: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """The share of images that are right with a radius of at least each of `grid`."""
+    ordered = np.sort(radius[right])
+    return (len(ordered) - np.searchsorted(ordered, grid, side="left")) / len(radius)
+
+
+def _correctness(inputs: Inputs) -> dict[str, Any]:
     frame = figures.correctness(inputs)
     return {
         "certified": frame["certified"].tolist(),
@@ -133,42 +172,50 @@ def _correctness(inputs: Inputs) -> dict:
     }
 
 
-def _selection_radius(inputs: Inputs, steps: np.ndarray) -> dict:
+def _selection_radius(inputs: Inputs) -> dict[str, Any]:
     frame = figures.selection_radii(inputs)
     return {
         "percentile": frame["percentile"].tolist(),
-        "values": _encode(frame.iloc[:, 1 + steps].T, np.float32),
-        "ceiling": float(inputs.outcomes.selection_radius.max()),
+        "values": frame.iloc[:, 1:].to_numpy().T.astype(np.float32),
+        "ceiling": max(float(np.abs(frame.iloc[:, 1:].to_numpy()).max()), 1e-6),
     }
 
 
-def _ecdf(inputs: Inputs, steps: np.ndarray) -> dict:
+def _ecdf(inputs: Inputs) -> dict[str, Any]:
     frame = figures.ecdf(inputs)
     return {
         "share": frame["p"].tolist(),
         "p_class": frame["p_class"].tolist(),
-        "p_select": _encode(frame.iloc[:, 2 + steps].T, np.float32),
+        "p_select": frame.iloc[:, 2:].to_numpy().T.astype(np.float32),
     }
 
 
 def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
     """The classes these images speak of, not all thousand."""
     top = np.argsort(-inputs.counts.classes[Round.BOUND][shown], axis=1, kind="stable")[:, :TOP]
-    spoken = np.concatenate(
-        [
-            inputs.label[shown],
-            inputs.core[shown],
-            inputs.counts.guess[shown],
-            top.ravel(),
-            inputs.outcomes.natural_prediction[shown].ravel(),
-        ]
-    )
-    return {int(k): inputs.evaluation.classes[k] for k in np.unique(spoken) if k >= 0}
+    natural = inputs.outcomes.natural_prediction[shown].ravel()
+    spoken = [inputs.label, inputs.core, inputs.counts.guess, top.ravel(), natural]
+    every = np.unique(np.concatenate([np.unique(part) for part in spoken]))
+    return {int(k): inputs.evaluation.classes[k] for k in every if k >= 0}
 
 
-def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite) -> dict:
-    counts, rule, grid = inputs.counts, inputs.outcomes, np.ix_(shown, steps)
-    classes, scores = counts.classes[Round.BOUND][shown], inputs.histogram[shown]
+def _all(inputs: Inputs, steps: np.ndarray) -> dict[str, Any]:
+    """What the tables by class need, of all images: one byte for each theta and image."""
+    table, radius = inputs.outcomes, inputs.radii[_lead(inputs)]
+    natural = table.natural_prediction[:, steps] == inputs.label[:, None]
+    certified = inputs.correct[:, steps] & (table.radius[:, steps] >= radius)
+    code = table.route[:, steps] + NATURAL_RIGHT * natural + CERTIFIED_RIGHT * certified
+    return {
+        "label": inputs.label.astype(np.int16),
+        "core": inputs.core.astype(np.int16),
+        "guess": inputs.counts.guess.astype(np.int16),
+        "code": code.T.astype(np.uint8),
+    }
+
+
+def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite) -> dict[str, Any]:
+    table, grid = inputs.outcomes, np.ix_(shown, steps)
+    scores = inputs.histogram[shown]
     return {
         "count": len(shown),
         "sprite": {"columns": sprite.columns, "rows": sprite.rows},
@@ -176,21 +223,22 @@ def _images(inputs: Inputs, shown: np.ndarray, steps: np.ndarray, sprite: Sprite
         "index": inputs.evaluation.index[shown].tolist(),
         "label": inputs.label[shown].tolist(),
         "core": inputs.core[shown].tolist(),
-        "guess": counts.guess[shown].tolist(),
-        "top": _top(classes),
+        "guess": inputs.counts.guess[shown].tolist(),
+        "top": _top(inputs.counts.classes[Round.BOUND][shown]),
         "draws": inputs.draws[shown].tolist(),
         "valid": scores.sum(axis=1).tolist(),
         "median": inputs.median_score[shown].tolist(),
         "p_class_share": inputs.p_class[shown].round(6).tolist(),
         "alone_radius": [_down(value) for value in inputs.alone_radius[shown]],
-        "route": _encode(rule.route[grid], np.uint8),
-        "radius": _encode(_float32_down(rule.radius[grid]), np.float32),
-        "natural": _encode(inputs.outcomes.natural_prediction[grid], np.int16),
-        "selected": _encode(inputs.selecting[grid], np.uint32),
-        "p_select": _encode(_float32_down(rule.p_select[grid]), np.float32),
-        "p_class": _encode(_float32_down(rule.p_class[grid]), np.float32),
-        "histogram": _encode(_coarse(scores), np.uint32),
-        "joint": _encode(_coarse(inputs.joint_histogram[shown]), np.uint32),
+        "alone_right": inputs.alone_correct[shown].astype(int).tolist(),
+        "route": table.route[grid].astype(np.uint8),
+        "radius": _float32_down(table.radius[grid]),
+        "natural": table.natural_prediction[grid].astype(np.int16),
+        "selecting": inputs.selecting[shown].astype(np.uint32),
+        "p_select": _float32_down(table.p_select[grid]),
+        "p_class": _float32_down(table.p_class[grid]),
+        "histogram": _coarse(scores).astype(np.uint32),
+        "joint": _coarse(inputs.joint_histogram[shown]).astype(np.uint32),
     }
 
 
@@ -228,9 +276,3 @@ def _float32_down(values: np.ndarray) -> np.ndarray:
 
 def _down(value: float, digits: int = 6) -> float:
     return float(np.floor(value * 10**digits) / 10**digits)
-
-
-def _encode(values, kind: type) -> str:
-    """An array as base64, little-endian as in every browser."""
-    array = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
-    return base64.b64encode(array.tobytes()).decode()

@@ -46,24 +46,31 @@ function ticks(low, high, wanted = 5) {
 
 const tip = {
   box: null,
-  show(words, x, y, spoken) {
+  // words: lines of text, the first of them the title; where: gives the place in the window; spoken: also for screen readers
+  show(words, where, spoken) {
     this.box ??= document.body.appendChild(element("div", {class: "tip", role: "tooltip"}));
     this.box.replaceChildren(...words.flatMap((line, k) => (k ? [element("br"), line] : [element("b", {}, line)])));
     this.box.hidden = false;
-    const {width, height} = this.box.getBoundingClientRect(),
-      room = document.documentElement.clientWidth;
-    this.box.style.left = `${Math.max(4, Math.min(x + 14, room - width - 6))}px`;
-    this.box.style.top = `${y - height - 12 > 4 ? y - height - 12 : y + 18}px`;
+    this.where = where;
+    this.place();
     if (spoken) {
       this.live ??= document.body.appendChild(element("p", {class: "visually-hidden", role: "status", id: "tip-spoken"}));
       this.live.textContent = words.join(", ");
     }
   },
+  place() {
+    if (!this.box || this.box.hidden) return;
+    const [x, y] = this.where(),
+      {width, height} = this.box.getBoundingClientRect(),
+      room = document.documentElement.clientWidth;
+    this.box.style.left = `${Math.max(4, Math.min(x + 14, room - width - 6))}px`;
+    this.box.style.top = `${y - height - 12 > 4 ? y - height - 12 : y + 18}px`;
+  },
   hide() {
     if (this.box) this.box.hidden = true;
   },
 };
-addEventListener("scroll", () => tip.hide(), {passive: true, capture: true});
+addEventListener("scroll", () => tip.place(), {passive: true, capture: true});
 
 const NEAR = 36; // pixels from a point within which the pointer shows its tooltip
 
@@ -252,13 +259,16 @@ class Chart {
   }
 
   #tell([s, k], spoken) {
-    const series = this.spec.points(this).filter((one, place) => !spoken || one.xs.length)[s],
+    const series = this.spec.points(this).filter(one => !spoken || one.xs.length)[s],
       x = this.X(series.xs[k]),
       y = this.Y(series.ys[k]),
-      box = this.svg.getBoundingClientRect(),
-      scale = box.width / this.width;
+      where = () => {
+        const box = this.svg.getBoundingClientRect(),
+          scale = box.width / this.width;
+        return [box.left + x * scale, box.top + y * scale];
+      };
     this.pointer.replaceChildren(element("circle", {class: "pointed", cx: x, cy: y, r: 5}));
-    tip.show(series.words(k), box.left + x * scale, box.top + y * scale, spoken);
+    tip.show(series.words(k), where, spoken);
   }
 
   #forget() {

@@ -2,6 +2,7 @@
 
 // ---- the trade-off
 
+const other = data.other_rule; // the curve of the other rule from the same draws, or null
 const everyNac = [
   ...curve.nac,
   ...bands.nac.flat(),
@@ -9,6 +10,7 @@ const everyNac = [
   data.alone.nac,
   ...data.baseline.map(b => b.nac),
   ...data.entropy_selection.map(e => e.nac),
+  ...(other?.nac ?? []),
 ];
 const [nacLow, nacHigh] = extent(everyNac).map(v => Math.min(1, Math.max(0, v)));
 const nacAxis = percentAxis(nacLow, nacHigh, "natural accuracy, %");
@@ -21,11 +23,14 @@ const certifiedHigh =
       data.alone.certified_accuracy[k],
       ...data.baseline.map(b => b.certified_accuracy[k]),
       ...data.entropy_selection.map(e => e.certified_accuracy[k]),
+      ...(other?.certified_accuracy[k] ?? []),
     ]),
   ) * 1.05;
 
-// ACES between its two networks, and the baselines, with `values` (one for each theta) upwards.
-function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection, ceiling, name, format}) {
+// ACES between its two networks, and what it is compared with, with `values` (one for each theta) upwards.
+function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection, otherRule, ceiling, name, format}) {
+  const natural = nac => `natural accuracy ${percent(nac)} %`;
+  const said = value => `${name.toLowerCase()} ${format(value)}`;
   return add(charts, host, {
     x: nacAxis,
     y: axis,
@@ -36,7 +41,7 @@ function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection
           x2: chart.width - chart.margin.right,
           y1: chart.Y(ceiling),
           y2: chart.Y(ceiling),
-          stroke: "#57606a",
+          stroke: COLOUR.soft,
           "stroke-dasharray": "6 4",
         });
         chart.text(chart.margin.left + 6, chart.Y(ceiling) + 15, `ceiling ${downwards(ceiling)}`);
@@ -49,11 +54,7 @@ function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection
           COLOUR.baseline,
           {"stroke-dasharray": "1.5 4", "stroke-linecap": "round"},
         );
-        data.baseline.forEach((b, k) =>
-          chart
-            .mark("diamond", b.nac, baseline[k], COLOUR.baseline, 4)
-            .append(element("title", {}, `certification network evaluated at σ = ${b.sigma}`)),
-        );
+        data.baseline.forEach((b, k) => chart.mark("diamond", b.nac, baseline[k], COLOUR.baseline, 4));
       }
       if (otherSelection.length)
         chart.line(
@@ -62,7 +63,13 @@ function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection
           COLOUR.aces,
           {"stroke-width": 1.4, "stroke-dasharray": "5 4"},
         );
-      chart.line(curve.nac, values, COLOUR.aces, {"stroke-width": 2.4});
+      if (other)
+        chart.line(other.nac, otherRule, COLOUR.soft, {
+          class: "other-rule",
+          "stroke-width": 1.6,
+          "stroke-dasharray": "8 3",
+        });
+      chart.line(curve.nac, values, COLOUR.aces, {class: "this-rule", "stroke-width": 2.4});
       chart.mark("square", data.core.nac, 0, COLOUR.core, 6);
       chart.mark("triangle", data.alone.nac, alone, COLOUR.certify, 6);
     },
@@ -81,6 +88,41 @@ function tradeOff(host, {values, interval, axis, alone, baseline, otherSelection
       );
     },
     pick: (chart, x, y) => setStep(nearest(chart, curve.nac, values, x, y, state.step)),
+    points: () => [
+      {
+        xs: curve.nac,
+        ys: values,
+        start: state.step,
+        pick: setStep,
+        words: t => [
+          `ACES, ${data.rule_words}, θ = ${theta(t)}`,
+          `${said(values[t])} (${format(interval[0][t])} to ${format(interval[1][t])})`,
+          natural(curve.nac[t]),
+        ],
+      },
+      {
+        xs: other?.nac ?? [],
+        ys: otherRule ?? [],
+        words: t => [`ACES, ${other.words}, θ = ${other.thetas[t]}`, said(otherRule[t]), natural(other.nac[t])],
+      },
+      {
+        xs: [data.core.nac, data.alone.nac],
+        ys: [0, alone],
+        words: k =>
+          k
+            ? ["certification network alone", said(alone), natural(data.alone.nac)]
+            : ["core network alone", "certifies nothing", natural(data.core.nac)],
+      },
+      {
+        xs: data.baseline.map(b => b.nac),
+        ys: baseline,
+        words: k => [
+          `certification network at σ = ${data.baseline[k].sigma}`,
+          said(baseline[k]),
+          natural(data.baseline[k].nac),
+        ],
+      },
+    ],
   });
 }
 
@@ -94,6 +136,7 @@ for (const k of reachable) {
     alone: data.alone.certified_accuracy[k],
     baseline: data.baseline.map(b => b.certified_accuracy[k]),
     otherSelection: data.entropy_selection.map(e => e.certified_accuracy[k]),
+    otherRule: other?.certified_accuracy[k],
     axis: percentAxis(0, certifiedHigh, "certified accuracy, %"),
     name: `Certified accuracy at radius ${names[k]}`,
     format: v => `${percent(v)} %`,
@@ -103,7 +146,7 @@ const beyond = names.filter((r, k) => radii[k] > data.ceiling);
 if (beyond.length) {
   byId("unreachable").hidden = false;
   byId("unreachable").textContent =
-    `No figure for r = ${beyond.join(", ")}: with n = ${data.n.toLocaleString("en")} draws no radius can exceed ${downwards(data.ceiling)}.`;
+    `No figure for r = ${beyond.join(", ")}: with n = ${whole(data.n)} draws no radius can exceed ${downwards(data.ceiling)}.`;
 }
 
 tradeOff(byId("acr-chart"), {
@@ -112,6 +155,7 @@ tradeOff(byId("acr-chart"), {
   alone: data.alone.acr,
   baseline: data.baseline.map(b => b.acr),
   otherSelection: data.entropy_selection.map(e => e.acr),
+  otherRule: other?.acr,
   ceiling: data.ceiling,
   axis: {
     low: 0,
@@ -141,27 +185,33 @@ add(charts, "profile-chart", {
       COLOUR.aces,
     );
     chart.line(radius, row, COLOUR.aces, {"stroke-width": 2.4});
-    chart.text(
-      chart.width - chart.margin.right,
-      chart.margin.top + 8,
-      `ACES, area ${downwards(curve.acr[state.step])}`,
-      {style: `fill:${COLOUR.aces};font-weight:600`, "text-anchor": "end"},
-    );
-    chart.text(
-      chart.width - chart.margin.right,
-      chart.margin.top + 26,
-      `certification network alone, ${downwards(data.alone.acr)}`,
-      {style: "fill:#00694c", "text-anchor": "end"},
-    );
+    const right = chart.width - chart.margin.right,
+      name = (y, words, colour) => chart.text(right, y, words, {style: `fill:${colour}`, "text-anchor": "end"});
+    name(chart.margin.top + 8, `ACES, area ${downwards(curve.acr[state.step])}`, "var(--aces)").classList.add("bold");
+    name(chart.margin.top + 26, `certification network alone, ${downwards(data.alone.acr)}`, "var(--right)");
     return `Certified accuracy over the radius at θ = ${theta()}: ${percent(row[0])} % at r = 0, ${percent(row.at(-1))} % at the ceiling of ${downwards(data.ceiling)}.`;
   },
+  points: () =>
+    [
+      ["ACES", perTheta.profile(state.step)],
+      ["certification network alone", data.profile.alone],
+    ].map(([who, ys]) => ({
+      xs: data.profile.radius,
+      ys,
+      words: k => [
+        who,
+        `${percent(ys[k])} % are right and certified`,
+        `at radius ${downwards(data.profile.radius[k])}`,
+      ],
+    })),
 });
 
 function legend(id, entries) {
   byId(id).replaceChildren(...entries.map(entry => element("li", {}, entry.icon, ...entry.words)));
 }
 legend("legend", [
-  {icon: icon(null, COLOUR.aces, "30 0"), words: ["ACES, one point for each θ"]},
+  {icon: icon(null, COLOUR.aces, "30 0"), words: [`ACES, ${data.rule_words}, one point for each θ`]},
+  ...(other ? [{icon: icon(null, COLOUR.soft, "8 3"), words: [`ACES, ${other.words}, from the same draws`]}] : []),
   {icon: icon("square", COLOUR.core), words: [`core network, ${data.core.name}`]},
   {icon: icon("triangle", COLOUR.certify), words: [`certification network alone, ${data.alone.name}`]},
   ...(data.baseline.length
@@ -174,7 +224,7 @@ legend("legend", [
 
 // ---- the selection
 
-const binEdges = data.correctness.certified.map((_, k, all) => k / all.length);
+const binEdges = data.correctness.certified.map((_, k, every) => k / every.length);
 const tallest = Math.max(...data.correctness.certified.map((c, k) => c + data.correctness.other[k]));
 add(charts, "correctness-chart", {
   x: {low: 0, high: 1, label: `median ${data.score}`, format: v => +v.toFixed(2)},
@@ -195,13 +245,14 @@ add(charts, "correctness-chart", {
         ...base,
         y: chart.Y(certified[k] + other[k]),
         height: chart.Y(0) - chart.Y(other[k]),
-        fill: "#c9ced4",
+        fill: COLOUR.quiet,
       });
     });
     const key = chart.width - chart.margin.right;
     chart.text(key, chart.margin.top + 22, "certified correctly", {
+      class: "bold",
       "text-anchor": "end",
-      style: "fill:#00694c;font-weight:600",
+      style: "fill:var(--right)",
     });
     chart.text(key, chart.margin.top + 38, "all others", {"text-anchor": "end"});
   },
@@ -209,6 +260,21 @@ add(charts, "correctness-chart", {
     chart.rule(thetas[state.step], `θ = ${theta()}`);
     const {certified, other, radius} = data.correctness;
     return `Histogram of the median ${data.score}. Certified correctly at r = ${radius}: ${half(certified)}. All others: ${half(other)}.`;
+  },
+  points: () => {
+    const {certified, other} = data.correctness,
+      width = 1 / binEdges.length;
+    return [
+      {
+        xs: binEdges.map(edge => edge + width / 2),
+        ys: certified.map((count, k) => count + other[k]),
+        words: k => [
+          `median ${data.score} ${binEdges[k].toFixed(2)} to ${(binEdges[k] + width).toFixed(2)}`,
+          `${certified[k]} certified correctly`,
+          `${other[k]} others`,
+        ],
+      },
+    ];
   },
 });
 
@@ -223,7 +289,7 @@ add(charts, "selection-chart", {
     format: v => +v.toFixed(2),
   },
   draw: chart =>
-    faint.forEach(t => chart.line(percentile, perTheta.selectionRadius(t), "#c9ced4", {"stroke-width": 1.2})),
+    faint.forEach(t => chart.line(percentile, perTheta.selectionRadius(t), COLOUR.quiet, {"stroke-width": 1.2})),
   move(chart) {
     chart.line(percentile, perTheta.selectionRadius(state.step), COLOUR.aces, {"stroke-width": 2.4});
     chart.text(chart.width - chart.margin.right, chart.Y(0) + 16, `θ = ${theta()}`, {
@@ -235,6 +301,22 @@ add(charts, "selection-chart", {
       "text-anchor": "end",
     });
     return `Radius of the selection over the percentile of images, at θ = ${theta()}.`;
+  },
+  points: () => {
+    const ys = perTheta.selectionRadius(state.step);
+    const whom = radius => (radius > 0 ? "certification network" : radius < 0 ? "core network" : "neither network");
+    return [
+      {
+        xs: percentile,
+        ys,
+        start: 50,
+        words: k => [
+          `percentile ${percentile[k]}, θ = ${theta()}`,
+          `${whom(ys[k])} provably selected`,
+          `within ${downwards(Math.abs(ys[k]))}`,
+        ],
+      },
+    ];
   },
 });
 
@@ -267,6 +349,15 @@ add(charts, "ecdf-chart", {
     label(chart.margin.top + 30, "S", ` of the selection${where}`, COLOUR.aces, "24 0");
     return `Empirical distributions of the class and selection probabilities at θ = ${theta()}.`;
   },
+  points: () =>
+    [
+      [`p of the selection at θ = ${theta()}`, perTheta.ecdf(state.step)],
+      ["p of the class", data.ecdf.p_class],
+    ].map(([what, ys]) => ({
+      xs: data.ecdf.share,
+      ys,
+      words: k => [what, `at most ${data.ecdf.share[k].toFixed(3)}`, `for ${percent(ys[k])} % of the images`],
+    })),
 });
 
 // How many images a histogram over [0, 1] holds, and where the lower half of them ends.
@@ -277,7 +368,15 @@ function half(histogram) {
   return total ? `${total} images, half of them at ${((bin + 1) / histogram.length).toFixed(2)} or below` : "no image";
 }
 
+// The step whose theta is nearest to where the pointer is on an axis from 0 to 1.
 function stepAt(chart, x) {
-  const share = (x - chart.X(0)) / (chart.X(1) - chart.X(0));
-  return Math.min(T - 1, Math.max(0, Math.round(share * (T - 1))));
+  return stepOf((x - chart.X(0)) / (chart.X(1) - chart.X(0)));
+}
+
+function stepOf(value) {
+  let best = 0;
+  thetas.forEach((theta, t) => {
+    if (Math.abs(theta - value) < Math.abs(thetas[best] - value)) best = t;
+  });
+  return best;
 }

@@ -5,7 +5,6 @@ const say = (name, words) =>
   live(name).forEach(node => {
     node.textContent = words;
   });
-const lead = reachable[0] ?? 0; // the radius the first lines speak of
 
 function sentence() {
   const t = state.step,
@@ -26,6 +25,9 @@ function sentence() {
     bold(`${percent(data.alone.certified_accuracy[lead])} %`),
     ".",
   );
+  byId("origin").textContent =
+    t === data.start ? `This is the working point: ${data.working_point}.` : `The working point is θ = ${theta(data.start)}.`;
+  byId("home").hidden = t === data.start;
 }
 
 function fillRow() {
@@ -36,20 +38,18 @@ function fillRow() {
       if (node.tagName === "TD") node.replaceChildren(value, ...(interval ? [element("small", {}, interval)] : []));
       else node.textContent = node.closest(".readout") && !name.startsWith("acr") ? `${value} %` : value;
     });
-  cell("nac", percent(curve.nac[t]), range(bands.nac, percent));
+  const share = (name, values, pair) => cell(name, percent(values[t]), range(pair, percent));
+  share("nac", curve.nac, bands.nac);
   cell(
     "acr",
     downwards(curve.acr[t]),
     range(bands.acr, v => downwards(v)),
   );
-  cell("abstention", percent(curve.abstention[t]));
+  share("abstention", curve.abstention, bands.abstention);
+  share("core_rate", curve.core_rate, bands.core_rate);
   names.forEach((r, k) => {
-    cell(
-      `certified_accuracy@${r}`,
-      percent(curve.certified_accuracy[k][t]),
-      range(bands.certified_accuracy[k], percent),
-    );
-    cell(`selection_rate@${r}`, percent(curve.selection_rate[k][t]), range(bands.selection_rate[k], percent));
+    share(`certified_accuracy@${r}`, curve.certified_accuracy[k], bands.certified_accuracy[k]);
+    share(`selection_rate@${r}`, curve.selection_rate[k], bands.selection_rate[k]);
   });
   say("theta", theta());
   say("lead", `${percent(curve.certified_accuracy[lead][t])} %`);
@@ -63,6 +63,7 @@ function setStep(step) {
   state.step = step;
   byId("theta").value = step;
   update();
+  writeAddress();
 }
 
 function update() {
@@ -76,7 +77,11 @@ function update() {
   sentence();
   fillRow();
   drawRoutes();
+  drawClasses();
+  paintFilters();
   paintWall();
+  if (state.order === "radius") orderWall();
+  drawLists();
   reachable.forEach((k, place) => {
     charts[place].value.textContent = `${percent(curve.certified_accuracy[k][t])} %`;
   });
@@ -87,21 +92,43 @@ function update() {
   }
 }
 
+// The whole page as the address says.
+function arrive() {
+  const image = readAddress();
+  byId("theta").value = state.step;
+  byId("order").value = state.order;
+  orderWall();
+  update();
+  choose(image, false);
+}
+
 // ---- begin
 
 const slider = byId("theta");
 slider.max = T - 1;
-slider.value = state.step;
 slider.addEventListener("input", () => setStep(+slider.value));
-byId("order").addEventListener("change", event => orderWall(event.target.value));
+byId("home").addEventListener("click", () => setStep(data.start));
+byId("order").addEventListener("change", event => {
+  state.order = event.target.value;
+  orderWall();
+  writeAddress();
+});
 byId("close").addEventListener("click", closeDetail);
+byId("download").addEventListener("click", download);
 document.addEventListener("keydown", event => {
-  if (event.key === "Escape") closeDetail();
+  if (event.key === "Escape") {
+    tip.hide();
+    closeDetail();
+  }
+});
+addEventListener("hashchange", () => {
+  if (location.hash.includes("=") || !location.hash) arrive();
 });
 say("lead-radius", names[lead]);
+buildFilters();
 buildWall();
-orderWall("entropy");
-update();
+buildLists();
+buildClasses();
+arrive();
 charts.forEach(chart => chart.render());
-choose(data.first, false);
 document.documentElement.dataset.ready = "yes";

@@ -1,25 +1,30 @@
-// The run, decoded, and the state of the page: everything follows one number, the step of the slider.
+// The run, unpacked, and the state of the page: a threshold, an image, and the filters of the wall.
 
-function decode(Type, text) {
-  const characters = atob(text),
-    bytes = new Uint8Array(characters.length);
-  for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
-  return new Type(bytes.buffer);
+const TYPES = {u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array, i4: Int32Array, f4: Float32Array};
+
+// The page's data: base64 of gzip of a JSON header and the arrays it refers to (aces/reporting/packing.py).
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), character => character.charCodeAt(0));
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const buffer = await new Response(plain).arrayBuffer(),
+    length = new DataView(buffer).getUint32(0, true),
+    body = 8 * Math.ceil((4 + length) / 8);
+  return JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)), (key, value) =>
+    value?.$array ? new TYPES[value.$array[0]](buffer, body + value.$array[1], value.$array[2]) : value,
+  );
 }
 
-const data = JSON.parse(byId("data").textContent);
-const {thetas, radii, radius_names: names, curve, bands, images} = data; // names: the radii as the columns are called
+const data = await unpack(byId("data").textContent);
+const {thetas, radii, radius_names: names, curve, bands, images, all} = data; // names: the radii as the columns are called
 const N = images.count,
-  T = thetas.length;
-const COLOUR = {
-  aces: "#0072b2",
-  core: "#e69f00",
-  certify: "#009e73",
-  agree: "#56b4e9",
-  abstain: "#7d848c",
-  baseline: "#cc79a7",
-  wrong: "#b3400a",
-};
+  T = thetas.length,
+  lead = data.lead; // the radius that short sentences speak of
+const COLOUR = Object.fromEntries(
+  ["aces", "core", "certify", "agree", "abstain", "baseline", "wrong", "right", "quiet", "soft"].map(name => [
+    name,
+    `var(--${name})`,
+  ]),
+);
 const ROUTES = [
   {
     name: "certify",
@@ -32,33 +37,41 @@ const ROUTES = [
   {name: "abstain", shape: "bar", who: "abstains", says: "no answer"},
 ];
 const ABSTAIN = -1;
-const matrix = (Type, text, width) => {
-  const flat = decode(Type, text);
-  return row => flat.subarray(row * width, (row + 1) * width);
-};
+const matrix = (flat, width) => row => flat.subarray(row * width, (row + 1) * width);
 const perImage = {
-  route: matrix(Uint8Array, images.route, T),
-  radius: matrix(Float32Array, images.radius, T),
-  natural: matrix(Int16Array, images.natural, T),
-  selected: matrix(Uint32Array, images.selected, T),
-  pSelect: matrix(Float32Array, images.p_select, T),
-  pClass: matrix(Float32Array, images.p_class, T),
-  histogram: matrix(Uint32Array, images.histogram, images.bins),
-  joint: matrix(Uint32Array, images.joint, images.bins),
+  route: matrix(images.route, T),
+  radius: matrix(images.radius, T),
+  natural: matrix(images.natural, T),
+  selecting: matrix(images.selecting, T),
+  pSelect: matrix(images.p_select, T),
+  pClass: matrix(images.p_class, T),
+  histogram: matrix(images.histogram, images.bins),
+  joint: matrix(images.joint, images.bins),
 };
 const perTheta = {
-  profile: matrix(Float32Array, data.profile.aces, data.profile.radius.length),
-  selectionRadius: matrix(Float32Array, data.selection_radius.values, data.selection_radius.percentile.length),
-  ecdf: matrix(Float32Array, data.ecdf.p_select, data.ecdf.share.length),
+  profile: matrix(data.profile.aces, data.profile.radius.length),
+  selectionRadius: matrix(data.selection_radius.values, data.selection_radius.percentile.length),
+  ecdf: matrix(data.ecdf.p_select, data.ecdf.share.length),
+  code: matrix(all.code, data.count), // of all images, also of those without a tile
 };
-const state = {step: data.start, image: null};
+const state = {step: data.start, image: null, order: "score", route: new Set(), answer: new Set(), class: new Set()};
 const charts = [],
   detailCharts = [];
 const className = id => (id === ABSTAIN ? "no answer" : (data.classes[id] ?? `class ${id}`));
 const theta = (step = state.step) => thetas[step].toFixed(data.theta_digits);
+const whole = count => count.toLocaleString("en");
 const percentAxis = (low, high, label) => ({low, high, label, format: v => +(100 * v).toFixed(1)});
 const add = (list, id, spec) => {
   const chart = new Chart(typeof id === "string" ? byId(id) : id, spec);
   list.push(chart);
   return chart;
+};
+
+// CERTIFY's answer follows from the route: the guessed class, the core network's, or none.
+const answered = (one, route) => [one.guess, one.core, one.guess, ABSTAIN][route];
+const prediction = (i, t) =>
+  answered({guess: images.guess[i], core: images.core[i]}, perImage.route(i)[t]);
+const answer = (i, t) => {
+  const given = prediction(i, t);
+  return given === ABSTAIN ? "none" : given === images.label[i] ? "right" : "wrong";
 };

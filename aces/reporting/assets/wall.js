@@ -1,9 +1,10 @@
-// Who answered: the routes' shares, the wall of images, and one image's own numbers.
+// Who answered: the routes' shares, the filters, the wall of images, and the lists of telling ones.
 
 // ---- the routes
 
 function drawRoutes() {
-  const shares = ROUTES.map((route, k) => data.routes[k][state.step]);
+  const shares = ROUTES.map(() => 0);
+  perTheta.code(state.step).forEach(code => (shares[code & 3] += 1 / data.count));
   for (const host of document.querySelectorAll("[data-routes]")) {
     if (!host.children.length) host.append(...ROUTES.map(route => element("span", {class: `route-${route.name}`})));
     ROUTES.forEach((route, k) => {
@@ -28,20 +29,78 @@ legend(
     words: [element("b", {"data-share": r.name}), element("span", {}, r.says)],
   })),
 );
-legend("wall-legend", [
-  ...ROUTES.map(r => ({icon: icon(r.shape, COLOUR[r.name]), words: [r.who]})),
-  {icon: icon("cross", COLOUR.wrong), words: ["wrong answer"]},
-]);
+
+// ---- the filters: within one kind any of the chosen, of several kinds all
+
+const ANSWERS = {right: "right", wrong: "wrong", none: "no answer"};
+const FEW = 12; // classes that have a chip each; more of them share a list
+const labels = [...new Set(images.label)].filter(id => id !== ABSTAIN).sort((a, b) => a - b);
+const traits = {
+  route: (i, t) => ROUTES[perImage.route(i)[t]].name,
+  answer,
+  class: i => String(images.label[i]),
+};
+const matches = (i, t) =>
+  Object.entries(traits).every(([kind, of]) => !state[kind].size || state[kind].has(of(i, t)));
+
+function chip(kind, value, ...words) {
+  const count = element("b"),
+    button = element("button", {type: "button", class: "chip", "data-filter": kind, "data-value": value}, ...words, count);
+  button.addEventListener("click", () => {
+    if (!state[kind].delete(value)) state[kind].add(value);
+    refilter();
+  });
+  return button;
+}
+
+function buildFilters() {
+  byId("filter-route").append(...ROUTES.map(r => chip("route", r.name, icon(r.shape, COLOUR[r.name]), r.who)));
+  byId("filter-answer").append(...Object.entries(ANSWERS).map(([value, words]) => chip("answer", value, words)));
+  if (labels.length <= FEW) byId("filter-class").append(...labels.map(id => chip("class", String(id), className(id))));
+  else {
+    const list = element("select", {id: "class-list", "aria-label": "Class"}, element("option", {value: ""}, "any"));
+    list.append(...labels.map(id => element("option", {value: id}, className(id))));
+    list.addEventListener("change", () => {
+      state.class = new Set(list.value ? [list.value] : []);
+      refilter();
+    });
+    byId("filter-class").append(list);
+  }
+  byId("filter-none").addEventListener("click", () => {
+    for (const kind of Object.keys(traits)) state[kind].clear();
+    refilter();
+  });
+}
+
+function refilter() {
+  paintFilters();
+  paintWall();
+  writeAddress();
+}
+
+// A chip counts what it would show beside the other kinds' choices.
+function paintFilters() {
+  const t = state.step;
+  for (const button of document.querySelectorAll("[data-filter]")) {
+    const {filter: kind, value} = button.dataset;
+    let count = 0;
+    for (let i = 0; i < N; i++)
+      if (
+        traits[kind](i, t) === value &&
+        Object.entries(traits).every(([other, of]) => other === kind || !state[other].size || state[other].has(of(i, t)))
+      )
+        count++;
+    button.lastChild.textContent = whole(count);
+    button.setAttribute("aria-pressed", state[kind].has(value));
+  }
+  if (byId("class-list")) byId("class-list").value = [...state.class][0] ?? "";
+  byId("filter-none").hidden = !Object.keys(traits).some(kind => state[kind].size);
+}
 
 // ---- the wall of images
 
 const wall = byId("wall"),
   tiles = [];
-const prediction = (i, t) => [images.guess[i], images.core[i], images.guess[i], ABSTAIN][perImage.route(i)[t]];
-const answer = (i, t) => {
-  const given = prediction(i, t);
-  return given === ABSTAIN ? "none" : given === images.label[i] ? "right" : "wrong";
-};
 const shown = new Uint8Array(N).fill(255); // the route each tile shows now; for one image it also settles the answer
 
 function place(node, i) {
@@ -58,54 +117,68 @@ function describe(i) {
   return `Image ${images.index[i]}, ${className(images.label[i])}: ${given === "none" ? "no answer" : `${className(prediction(i, t))}, ${given}`}, ${route.who}${radius}`;
 }
 
+function tileOf(i) {
+  const picture = element("span", {class: "thumb"});
+  place(picture, i);
+  return element("button", {type: "button", class: "tile", "data-image": i, "aria-pressed": false}, picture);
+}
+
 function buildWall() {
   if (N <= 120) wall.style.setProperty("--tile", "3.25rem");
   for (let i = 0; i < N; i++) {
-    const picture = element("span", {class: "thumb"});
-    place(picture, i);
-    const tile = element(
-      "button",
-      {type: "button", class: "tile", tabindex: -1, "data-image": i, "aria-pressed": false},
-      picture,
-    );
-    tiles.push(tile);
+    tiles.push(tileOf(i));
+    tiles[i].tabIndex = -1;
   }
   wall.addEventListener("click", event => {
     const tile = event.target.closest(".tile");
     if (tile) choose(+tile.dataset.image, true);
   });
   wall.addEventListener("keydown", walk);
-  // The radius in a label changes with every step: it is brought up to date when a tile is reached.
-  for (const kind of ["focusin", "pointerover"])
-    wall.addEventListener(kind, event => {
-      const tile = event.target.closest(".tile");
-      if (tile) {
-        tile.title = describe(+tile.dataset.image);
-        tile.setAttribute("aria-label", tile.title);
-      }
-    });
+  explainTiles(wall);
 }
 
-function orderWall(kind) {
-  const key = {entropy: i => images.median[i], class: i => images.label[i] + i / N, index: i => images.index[i]}[kind];
-  const order = tiles.map((_, i) => i).sort((a, b) => key(a) - key(b));
+// The tooltip of a tile, by pointer and by focus; its radius changes with theta, so it is written when it is shown.
+function explainTiles(host) {
+  for (const kind of ["focusin", "pointerover"])
+    host.addEventListener(kind, event => {
+      const tile = event.target.closest(".tile");
+      if (!tile) return tip.hide();
+      const words = describe(+tile.dataset.image);
+      tile.setAttribute("aria-label", words);
+      tip.show(words.split(": "), () => {
+        const {left, top} = tile.getBoundingClientRect();
+        return [left, top];
+      });
+    });
+  for (const kind of ["focusout", "pointerleave"]) host.addEventListener(kind, () => tip.hide());
+}
+
+const ORDERS = {
+  score: i => images.median[i],
+  radius: i => -perImage.radius(i)[state.step],
+  class: i => images.label[i] + i / N,
+  index: i => images.index[i],
+};
+
+function orderWall() {
+  const key = tiles.map((_, i) => ORDERS[state.order](i));
+  const order = tiles.map((_, i) => i).sort((a, b) => key[a] - key[b]);
   wall.replaceChildren(...order.map(i => tiles[i]));
 }
 
 function walk(event) {
   const here = document.activeElement.closest(".tile"),
-    all = wall.children;
-  if (!here) return;
-  const perRow = Array.prototype.findIndex.call(all, tile => tile.offsetTop > all[0].offsetTop);
+    visible = [...wall.children].filter(tile => !tile.hidden);
+  if (!here || !visible.length) return;
+  const perRow = visible.findIndex(tile => tile.offsetTop > visible[0].offsetTop);
   const jump = {
     ArrowRight: 1,
     ArrowLeft: -1,
-    ArrowDown: perRow < 0 ? all.length : perRow,
-    ArrowUp: -(perRow < 0 ? all.length : perRow),
+    ArrowDown: perRow < 0 ? visible.length : perRow,
+    ArrowUp: -(perRow < 0 ? visible.length : perRow),
   }[event.key];
-  const place = Array.prototype.indexOf.call(all, here);
   const next =
-    event.key === "Home" ? all[0] : event.key === "End" ? all[all.length - 1] : jump ? all[place + jump] : null;
+    event.key === "Home" ? visible[0] : event.key === "End" ? visible.at(-1) : jump ? visible[visible.indexOf(here) + jump] : null;
   if (!next) return;
   event.preventDefault();
   reach(+next.dataset.image);
@@ -120,168 +193,77 @@ function reach(i) {
 
 function paintWall() {
   const t = state.step;
+  let visible = 0;
   for (let i = 0; i < N; i++) {
-    const route = perImage.route(i)[t];
+    const route = perImage.route(i)[t],
+      seen = matches(i, t);
+    if (tiles[i].hidden === seen) tiles[i].hidden = !seen;
+    visible += seen;
     if (shown[i] === route) continue;
     shown[i] = route;
-    tiles[i].dataset.route = ROUTES[route].name;
-    tiles[i].dataset.answer = answer(i, t);
+    paintTile(tiles[i], i);
     tiles[i].setAttribute("aria-label", describe(i));
+  }
+  byId("wall-count").textContent =
+    visible === N ? `${whole(N)} images` : `${whole(visible)} of ${whole(N)} images match`;
+  const reachable = wall.querySelector("[tabindex='0']");
+  if (!reachable || reachable.hidden) {
+    const first = [...wall.children].find(tile => !tile.hidden);
+    if (first) reach(+first.dataset.image);
   }
 }
 
-// ---- one image
-
-function choose(i, open) {
-  if (state.image !== null) tiles[state.image].setAttribute("aria-pressed", false);
-  state.image = i;
-  tiles[i].setAttribute("aria-pressed", true);
-  reach(i);
-  place(byId("portrait"), i);
-  byId("portrait").setAttribute("aria-label", `Test image ${images.index[i]}, ${className(images.label[i])}`);
-  byId("detail-title").replaceChildren(
-    className(images.label[i]),
-    element("small", {}, ` test image ${images.index[i]}`),
-  );
-  drawDetail();
-  if (open) openDetail();
-  detailCharts.forEach(chart => chart.render());
+function paintTile(tile, i) {
+  tile.dataset.route = ROUTES[perImage.route(i)[state.step]].name;
+  tile.dataset.answer = answer(i, state.step);
 }
 
-// Beside the wall the details are announced; on a small screen they lie over it, and the focus goes there and back.
-const isSheet = () => getComputedStyle(byId("close")).display !== "none";
+// ---- lists of telling images at this threshold
 
-function openDetail() {
-  byId("detail").classList.add("open");
-  if (isSheet()) byId("detail").focus();
-  else byId("announcement").textContent = describe(state.image);
-}
-
-function closeDetail() {
-  const open = isSheet() && byId("detail").classList.contains("open");
-  byId("detail").classList.remove("open");
-  if (open) tiles[state.image].focus();
-}
-
-function verdict(id, i) {
-  return element(
-    "span",
-    {class: id === images.label[i] ? "right" : "bad"},
-    `${className(id)} ${id === ABSTAIN ? "" : id === images.label[i] ? "✓" : "✗"}`,
-  );
-}
-
-const symbol = index =>
-  element(
-    "span",
-    {},
-    element("i", {}, "p"),
-    element("sub", {}, index),
-    index === "A" ? " of the class" : " of the selection",
-  );
-const bounded = (share, bound) => `${percent(share)}\u00a0%, ≥\u00a0${downwards(100 * bound, 2)}\u00a0%`;
-
-function drawDetail() {
-  const i = state.image,
-    t = state.step,
-    route = ROUTES[perImage.route(i)[t]],
-    draws = images.draws[i];
-  const selected = perImage.selected(i)[t],
-    radius = perImage.radius(i)[t];
-  byId("detail-answer").replaceChildren(
-    "ACES: ",
-    verdict(prediction(i, t), i),
-    element("br"),
-    element("small", {}, `${route.who}, radius `, element("span", {"data-own": "radius"}, downwards(radius))),
-  );
-  const votes = images.top[i].map(([id, count]) => `${className(id)}: ${percent(count / draws)}\u00a0%`).join(", ");
-  const rows = [
-    ["core", "core network", verdict(images.core[i], i)],
-    ["guess", "certification network", verdict(images.guess[i], i)],
-    ["alone", "its radius, alone", downwards(images.alone_radius[i])],
-    ["votes", "its votes", votes],
-    ["p_class", symbol("A"), bounded(images.p_class_share[i], perImage.pClass(i)[t])],
-    ["p_select", symbol("S"), bounded(Math.max(selected, images.valid[i] - selected) / draws, perImage.pSelect(i)[t])],
-    ["selected", "draws at or below θ", `${selected.toLocaleString("en")} of ${draws.toLocaleString("en")}`],
-    ["natural", "ACES, no radius asked", verdict(perImage.natural(i)[t], i)],
-  ];
-  byId("detail-facts").replaceChildren(
-    ...rows.flatMap(([own, name, value]) => [element("dt", {}, name), element("dd", {"data-own": own}, value)]),
-  );
-  byId("histogram-caption").textContent =
-    `${data.score[0].toUpperCase() + data.score.slice(1)} of ${draws.toLocaleString("en")} noisy copies; dark: those with the guessed class, ${className(images.guess[i])}.`;
-}
-
-add(detailCharts, "histogram-chart", {
-  height: 150,
-  margin: {left: 34, bottom: 30, top: 22},
-  x: {low: 0, high: 1, format: v => +v.toFixed(1), ticks: [0, 0.2, 0.4, 0.6, 0.8, 1]},
-  y: {low: 0, high: 1, label: "share of draws, %", format: v => v},
-  draw() {},
-  move(chart) {
-    if (state.image === null) return "";
-    const all = perImage.histogram(state.image),
-      joint = perImage.joint(state.image),
-      most = Math.max(1, ...all);
-    const width = chart.X(1 / images.bins) - chart.X(0),
-      height = chart.Y(0) - chart.Y(0.94);
-    all.forEach((count, k) => {
-      const box = (value, fill) =>
-        value &&
-        chart.add("rect", {
-          x: chart.X(k / images.bins) + 0.4,
-          width: width - 0.8,
-          y: chart.Y(0) - (height * value) / most,
-          height: (height * value) / most,
-          fill,
-        });
-      box(count, "#9cc7e0");
-      box(joint[k], COLOUR.aces);
-    });
-    chart.text(chart.margin.left - 8, chart.Y(0.94) + 4, percent(most / images.draws[state.image], 0), {
-      "text-anchor": "end",
-    });
-    chart.rule(thetas[state.step], `θ = ${theta()}`);
-    return `Histogram of the ${data.score} of image ${images.index[state.image]}, median ${images.median[state.image].toFixed(2)}, threshold ${theta()}.`;
+const LISTED = 12;
+const lost = (i, t) => (images.alone_right[i] ? images.alone_radius[i] - perImage.radius(i)[t] : 0);
+const LISTS = {
+  wrong: {
+    rank: (i, t) =>
+      perImage.route(i)[t] === 0 && answer(i, t) === "wrong" ? perImage.radius(i)[t] : -1,
+    says: (i, t) => `${className(prediction(i, t))}, r = ${downwards(perImage.radius(i)[t])}`,
   },
-  pick: (chart, x) => setStep(stepAt(chart, x)),
-});
-detailCharts[0].spec.y.ticks = [0];
-
-add(detailCharts, "radius-chart", {
-  height: 150,
-  margin: {left: 34, bottom: 36, top: 20},
-  x: {low: 0, high: 1, format: v => +v.toFixed(1), ticks: [0, 0.2, 0.4, 0.6, 0.8, 1]},
-  y: {low: 0, high: Math.max(data.ceiling, 1e-6), label: "radius", format: v => +v.toFixed(2)},
-  draw() {},
-  move(chart) {
-    if (state.image === null) return "";
-    const radius = perImage.radius(state.image),
-      route = perImage.route(state.image),
-      half = 0.5 / (T - 1);
-    const edge = t => chart.X(Math.min(1, Math.max(0, thetas[t] - half)));
-    for (let from = 0, t = 1; t <= T; t++) {
-      if (t < T && route[t] === route[from]) continue;
-      chart.add("rect", {
-        x: edge(from),
-        width: (t < T ? edge(t) : chart.X(1)) - edge(from),
-        y: chart.Y(0) + 1,
-        height: 6,
-        fill: COLOUR[ROUTES[route[from]].name],
-      });
-      from = t;
-    }
-    chart.line(thetas, radius, COLOUR.aces);
-    chart.rule(thetas[state.step], "");
-    chart.add("circle", {
-      cx: chart.X(thetas[state.step]),
-      cy: chart.Y(radius[state.step]),
-      r: 5,
-      fill: "#fff",
-      stroke: COLOUR.aces,
-      "stroke-width": 2.5,
-    });
-    return `Certified radius of image ${images.index[state.image]} over θ: ${downwards(radius[state.step])} at θ = ${theta()}, at most ${downwards(Math.max(...radius))}.`;
+  lost: {
+    rank: (i, t) => (lost(i, t) > 0 ? lost(i, t) : -1),
+    says: (i, t) => `${downwards(images.alone_radius[i])} → ${downwards(perImage.radius(i)[t])}`,
   },
-  pick: (chart, x) => setStep(stepAt(chart, x)),
-});
+  abstained: {
+    rank: (i, t) => (perImage.route(i)[t] === 3 ? 1 + images.alone_radius[i] : -1),
+    says: i => `core: ${className(images.core[i])}, certify: ${className(images.guess[i])}`,
+  },
+};
+
+function buildLists() {
+  for (const name of Object.keys(LISTS)) {
+    const host = byId(`list-${name}`);
+    host.addEventListener("click", event => {
+      const tile = event.target.closest(".tile");
+      if (tile) choose(+tile.dataset.image, true);
+    });
+    explainTiles(host);
+  }
+}
+
+function drawLists() {
+  const t = state.step;
+  for (const [name, {rank, says}] of Object.entries(LISTS)) {
+    const ranked = Array.from({length: N}, (_, i) => [rank(i, t), i])
+      .filter(([value]) => value >= 0)
+      .sort((a, b) => b[0] - a[0]);
+    byId(`count-${name}`).textContent = whole(ranked.length);
+    byId(`list-${name}`).replaceChildren(
+      ...ranked.slice(0, LISTED).map(([, i]) => {
+        const tile = tileOf(i);
+        paintTile(tile, i);
+        tile.setAttribute("aria-label", describe(i));
+        return element("li", {}, tile, element("span", {}, element("b", {}, className(images.label[i])), says(i, t)));
+      }),
+      ...(ranked.length ? [] : [element("li", {class: "none"}, "none at this threshold")]),
+    );
+  }
+}
