@@ -11,6 +11,8 @@ from aces.reporting import Inputs, tabulate
 from aces.rule import composition, metrics, smoothing
 from aces.rule.counts import BINS, Counts, Settings
 
+RADII = [0.0, 0.25, 0.5, 0.75]
+
 
 def simulated_run(
     *,
@@ -93,11 +95,9 @@ def _settings(
     loaded = params.load("profiles/laptop.yaml")
     on_grid = lambda theta: abs(theta / theta_step - round(theta / theta_step)) < 1e-9
     return loaded.replace(
-        sample=loaded.sample.replace(n=n),
+        sample=loaded.sample.replace(n=n, n_predict=1000),
         select=loaded.select.replace(score=mechanism),
-        combine=loaded.combine.replace(
-            rule="paper", theta_step=theta_step, radii=radii or loaded.combine.radii
-        ),
+        combine=loaded.combine.replace(rule="paper", theta_step=theta_step, radii=radii or RADII),
         report=loaded.report.replace(
             thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
         ),
