@@ -59,7 +59,10 @@ def test_standard_is_the_cross_entropy_of_clean_images():
     network, batch = smooth_network(), a_batch()
     fast = standard.loss(network, batch, sigma=SIGMA, generator=key(), settings=None)
     slow = (
-        sum(-torch.log_softmax(network(x[None])[0], 0)[y] for x, y in zip(batch.image, batch.label))
+        sum(
+            -torch.log_softmax(network(x[None])[0], 0)[y]
+            for x, y in zip(batch.image, batch.label, strict=True)
+        )
         / 6
     )
     assert_same(network, fast.value, slow)
@@ -73,7 +76,7 @@ def test_gaussian_is_the_cross_entropy_of_noisy_images():
     slow = (
         sum(
             -torch.log_softmax(network((x + e)[None])[0], 0)[y]
-            for x, e, y in zip(batch.image, noise, batch.label)
+            for x, e, y in zip(batch.image, noise, batch.label, strict=True)
         )
         / 6
     )
@@ -96,7 +99,7 @@ def test_consistency_follows_its_formula():
     fast = consistency.loss(network, batch, sigma=SIGMA, generator=key(), settings=CONSISTENCY)
     noise = draws_of(batch, 3)
     slow = torch.zeros(())
-    for row, (image, label) in enumerate(zip(batch.image, batch.label)):
+    for row, (image, label) in enumerate(zip(batch.image, batch.label, strict=True)):
         p = probabilities(network, image, noise[:, row])
         mean = sum(p) / 3
         slow = slow + sum(-torch.log(one[label]) for one in p) / 3
@@ -128,7 +131,7 @@ def test_macer_follows_its_formula():
     fast = macer.loss(network, batch, sigma=SIGMA, generator=key(), settings=MACER)
     noise = draws_of(batch, 3)
     slow, hinges = torch.zeros(()), 0
-    for row, (image, label) in enumerate(zip(batch.image, batch.label)):
+    for row, (image, label) in enumerate(zip(batch.image, batch.label, strict=True)):
         p = sum(probabilities(network, image, noise[:, row])) / 3
         slow = slow - torch.log(p[label])
         q = sum(probabilities(network, image, noise[:, row], beta=2.0)) / 3
@@ -197,7 +200,7 @@ def smoothed_losses(
         return torch.stack(
             [
                 -torch.log(sum(probabilities(network, x + d, noise[:, row]))[y] / len(noise))
-                for row, (x, d, y) in enumerate(zip(batch.image, delta, batch.label))
+                for row, (x, d, y) in enumerate(zip(batch.image, delta, batch.label, strict=True))
             ]
         )
 
@@ -217,7 +220,7 @@ def test_pgd_takes_the_steps_of_its_definition():
     network, batch = smooth_network(), a_batch(3)
     noise = draws_of(batch, 2)
     delta = smoothadv.pgd(network, batch, noise, epsilon=0.5, steps=3)
-    for row, (image, label) in enumerate(zip(batch.image, batch.label)):
+    for row, (image, label) in enumerate(zip(batch.image, batch.label, strict=True)):
         slow = torch.zeros_like(image)
         for _ in range(3):
             slow.requires_grad_()

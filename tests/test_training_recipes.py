@@ -1,4 +1,4 @@
-"""What makes training fast: Muon, whitening, label smoothing, bfloat16; each against its definition."""
+"""What makes training fast: Muon, whitening, label smoothing, bfloat16; each as it is defined."""
 
 import numpy as np
 import pytest
