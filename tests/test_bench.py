@@ -9,7 +9,7 @@ from aces.cli import main
 
 
 def test_loop_and_rule_agree():
-    """The bench's loop gives the answers of the vectorised rule, so that the two may be compared."""
+    """The bench's loop gives the answers of the vectorised rule, so the two may be compared."""
     found = measure_rule(1)
     assert found["agree"] is True
     assert (found["images"], found["thetas"], found["classes"]) == (500, 1001, 10)
@@ -80,3 +80,35 @@ def test_scaling_compares_runs_of_up_to_eight_times_the_draws(capsys):
 def test_a_wrong_request_is_refused(wrong, capsys):
     assert main(["bench", *wrong]) == 2
     assert "expected" in capsys.readouterr().err
+
+
+def test_the_time_to_accuracy_trains_the_networks_of_params_yaml(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("aces.bench.training.IMAGES", 512)
+    (tmp_path / "params.yaml").write_text(
+        "dataset: {name: digits, stride: 2}\n"
+        "core: {arch: tiny, train: {epochs: 3, batch: 64, lr: 0.1}}\n"
+        "certify: {arch: tiny, train: {epochs: 2, batch: 64, lr: 0.05, optimizer: muon}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "training", "--repeats", "1", "--to-accuracy", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["training"]
+    # The shares of the peak follow from the other figures.
+    for precision, speed in found["images_per_second"].items():
+        expected = found["operations_per_image"] * speed
+        expected /= found["peak_operations_per_second"][precision]
+        assert found["peak_share"][precision] == pytest.approx(expected) and expected > 0
+    assert found["precision"] in found["images_per_second"]
+    core, certify = found["to_accuracy"]["core"], found["to_accuracy"]["certify"]
+    assert core["accuracy"] > 0.5 and certify["accuracy"] > 0.3, "chance is 0.1"
+    assert core["seconds"] > 0 and core["arch"] == "tiny"
+
+
+def test_operations_of_a_convolution_are_counted_by_hand():
+    """tiny on 32 x 32: the stem's forward pass alone has 2 * 32 * 32 * 16 * 27 operations."""
+    from aces.bench.training import _operations_per_image
+
+    stem = 2 * 32 * 32 * 16 * 27
+    block = 2 * 16 * 16 * (16 * 32 * 9 + 32 * 32 * 9 + 16 * 32)
+    head = 2 * 32 * 10
+    # The backward pass has the gradients of the weights and of the input; the stem needs only one.
+    assert _operations_per_image("tiny") == pytest.approx(2 * stem + 3 * (block + head), rel=0.01)

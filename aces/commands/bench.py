@@ -32,6 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default auto)")
     parser.add_argument("--workers", type=int, help="of the sampler (default one a core)")
+    parser.add_argument(
+        "--to-accuracy",
+        action="store_true",
+        help="training: also train the networks of params.yaml on their dataset (minutes)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures to a JSON file")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
@@ -42,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
     if args.seconds <= 0 or args.repeats < 1:
         raise InputError(
-            f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds, and 1 repeat or more"
+            f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds and "
+            "at least 1 repeat"
         )
     if args.out is not None and not args.out.parent.is_dir():
         raise InputError(
@@ -90,9 +96,13 @@ def _measure_rule(args: argparse.Namespace) -> dict:
 
 
 def _measure_training(args: argparse.Namespace) -> dict:
-    from aces.bench.training import measure_training
+    from aces import params
+    from aces.bench.training import measure_to_accuracy, measure_training
 
-    return measure_training(args.repeats)
+    found = measure_training(args.repeats, device=args.device)
+    if args.to_accuracy:
+        found["to_accuracy"] = measure_to_accuracy(params.load(), device=args.device)
+    return found
 
 
 def _sampler_summary(found: dict) -> str:
@@ -100,9 +110,9 @@ def _sampler_summary(found: dict) -> str:
         f"  {name:20} {speed:10,.0f} draws/s" for name, speed in found["draws_per_second"].items()
     )
     return (
-        f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n{speeds}\n"
-        f"  {found['sampler_over_reference']:.2f} times the reference way, {found['sampler_over_forward']:.2f} of the best "
-        "forward pass"
+        f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n"
+        f"{speeds}\n  {found['sampler_over_reference']:.2f} times the reference way, "
+        f"{found['sampler_over_forward']:.2f} of the best forward pass"
     )
 
 
@@ -114,22 +124,35 @@ def _scaling_summary(found: dict) -> str:
     )
     return (
         f"scaling, {found['network']}: draws of each image, and images\n{lines}\n"
-        f"  the time of a draw in the largest run over that in the smallest: {found['draws_ratio']:.2f} for draws, "
-        f"{found['images_ratio']:.2f} for images"
+        "  the time of a draw in the largest run over that in the smallest: "
+        f"{found['draws_ratio']:.2f} for draws, {found['images_ratio']:.2f} for images"
     )
 
 
 def _rule_summary(found: dict) -> str:
     return (
         f"rule, {found['images']} images, {found['thetas']:,} thetas: {found['seconds']:.2f} s, "
-        f"{found['ratio']:,.0f} times a loop over them; the answers {'agree' if found['agree'] else 'DIFFER'}"
+        f"{found['ratio']:,.0f} times a loop over them; the answers "
+        f"{'agree' if found['agree'] else 'DIFFER'}"
     )
 
 
 def _training_summary(found: dict) -> str:
+    speeds = "\n".join(
+        f"  {precision:9} {speed:8,.0f} images/s, {found['peak_share'][precision]:.0%} of the "
+        f"{found['peak_operations_per_second'][precision] / 1e9:,.0f} billion operations a second "
+        "of a product of matrices"
+        for precision, speed in found["images_per_second"].items()
+    )
+    trained = "".join(
+        f"\n  {role} ({one['arch']}): {one['accuracy']:.1%} in {one['seconds']:.0f} s"
+        for role, one in found.get("to_accuracy", {}).items()
+    )
     return (
-        f"training: {found['images_per_second']:,.0f} images/s, {found['work']:.0%} of the time in the network "
-        f"(forward {found['forward']:.0%}, backward {found['backward']:.0%}, optimizer {found['optimizer']:.0%})"
+        f"training, {found['network']}\n{speeds}\n"
+        f"  in {found['precision']} {found['work']:.0%} of the time in the network (forward "
+        f"{found['forward']:.0%}, backward {found['backward']:.0%}, optimizer "
+        f"{found['optimizer']:.0%}){trained}"
     )
 
 
