@@ -65,7 +65,9 @@ def trade_off(
     return (
         outcomes,
         natural,
-        metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=radii_of(params)),
+        pd.DataFrame(
+            metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=radii_of(params))
+        ),
     )
 
 

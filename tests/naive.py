@@ -1,8 +1,9 @@
 """The algorithm boxes of the paper as loops over one image and one theta: slow, plain, and the
-judge of `aces.rule.composition`.
+judge of `aces.rule`.
 
 `certify_one` is Algorithm 1, `predict_one` Algorithm 4 (its second branch with AND; `printed=True`
-gives the printed OR).
+gives the printed OR). `confident_certify_one` and `confident_predict_one` are the tables of
+`aces.rule.confident`, `smoothed_one` is plain smoothing.
 """
 
 import numpy as np
@@ -21,6 +22,53 @@ def two_sided(k, n):
     return min(1.0, 2 * float(binom.sf(max(k, n - k) - 1, n, 0.5)))
 
 
+def upper_conf_bound(k, n, alpha):
+    return 1 - lower_conf_bound(n - k, n, alpha)
+
+
+def least_bound(history, alpha):
+    """The smallest upper bound; history: (k, n, spend) of each look made."""
+    return min(upper_conf_bound(k, n, spend * alpha) for k, n, spend in history)
+
+
+def runner_up(classes, guess, n):
+    """Draws of the most frequent other class, invalid ones included."""
+    others = [int(count) for c, count in enumerate(classes) if c != guess]
+    return max(others, default=0) + n - int(classes.sum())
+
+
+def class_radius(counts: Counts, i, *, sigma, alpha, choose_at=None):
+    """The certified radius of the guessed class, 0 for none; by one bound, or by two where round
+    GUESS lets expect more of them. choose_at: the alpha of that choice, None for one bound.
+    """
+    guess, looks = int(counts.guess[i]), looks_made(counts, i, Round.BOUND)
+    mine = [(int(classes[guess]), n, spend) for _, classes, n, spend, *_ in looks]
+    if choose_at is None or not expects_two(counts, i, choose_at):
+        p = best_bound(mine, alpha)
+        return sigma * float(norm.ppf(p)) if p > 0.5 else 0.0
+    rivals = [(runner_up(classes, guess, n), n, spend) for _, classes, n, spend, *_ in looks]
+    low, high = best_bound(mine, alpha / 2), least_bound(rivals, alpha / 2)
+    return sigma / 2 * float(norm.ppf(low) - norm.ppf(high)) if low > high else 0.0
+
+
+def expects_two(counts: Counts, i, alpha):
+    """Whether the shares of round GUESS, on n draws, give more by two bounds than by one."""
+    guess, n0 = int(counts.guess[i]), counts.settings.n0
+    n, spend = counts.settings.n, 1.0
+    if Round.BOUND in counts.looks:
+        spend = float(counts.looks[Round.BOUND].spend[-1])
+    first = counts.classes[Round.GUESS, i]
+    p, q = (int(first[guess]) + 0.5) / (n0 + 1), (runner_up(first, guess, n0) + 0.5) / (n0 + 1)
+    k, rival = int(p * n), int(q * n)
+    one = lower_conf_bound(k, n, alpha * spend)
+    low, high = (
+        lower_conf_bound(k, n, alpha * spend / 2),
+        upper_conf_bound(rival, n, alpha * spend / 2),
+    )
+    two = float(norm.ppf(low) - norm.ppf(high)) / 2 if low > high else 0.0
+    return two > (float(norm.ppf(one)) if one > 0.5 else 0.0)
+
+
 def selected(histogram, theta):
     """counts_S: draws for the core (0) and for the certification network (1)."""
     one = sum(int(count) for i, count in enumerate(histogram) if i <= round(theta * BINS))
@@ -33,13 +81,21 @@ def best_bound(history, alpha):
 
 
 def looks_made(counts: Counts, i, round_):
-    """(histogram, classes, n, spend) of each look at a round."""
+    """(score histogram, classes, n, spend, doubt histogram, joint doubt histogram) of each look."""
     if round_ not in counts.looks:
         n = int(counts.classes[round_, i].sum() + counts.invalid[round_, i])
-        return [(counts.score[round_, i], counts.classes[round_, i], n, 1.0)]
+        doubt, joint = counts.doubt[round_, i], counts.joint_doubt[round_, i]
+        return [(counts.score[round_, i], counts.classes[round_, i], n, 1.0, doubt, joint)]
     looks = counts.looks[round_]
     return [
-        (looks.score[j, i], looks.classes[j, i], int(looks.draws[j]), float(looks.spend[j]))
+        (
+            looks.score[j, i],
+            looks.classes[j, i],
+            int(looks.draws[j]),
+            float(looks.spend[j]),
+            looks.doubt[j, i],
+            looks.joint_doubt[j, i],
+        )
         for j in range(looks.made[i])
     ]
 
@@ -55,22 +111,24 @@ def certify_one(counts: Counts, i, core, *, sigma, alpha, theta, multiplicity):
         level = alpha
     looks = looks_made(counts, i, Round.BOUND)
     p_s = best_bound(
-        [(selected(histogram, theta)[s_hat], n, spend) for histogram, _, n, spend in looks], level
+        [(selected(histogram, theta)[s_hat], n, spend) for histogram, _, n, spend, *_ in looks],
+        level,
     )
-    p_a = best_bound([(int(classes[c_hat]), n, spend) for _, classes, n, spend in looks], level)
-    p = min(p_s, p_a)
-    if s_hat == 1 and p > 0.5:
-        return c_hat, sigma * float(norm.ppf(p)), "CERTIFY"
+    r_a = class_radius(
+        counts, i, sigma=sigma, alpha=level, choose_at=alpha if multiplicity == "iut" else None
+    )
+    if s_hat == 1 and p_s > 0.5 and r_a > 0:
+        return c_hat, min(sigma * float(norm.ppf(p_s)), r_a), "CERTIFY"
     if s_hat == 0 and p_s > 0.5:
         return core, 0.0, "CORE"
-    if c_hat == core and p_a > 0.5:
+    if c_hat == core and r_a > 0:
         return c_hat, 0.0, "AGREE"
     return ABSTAIN, 0.0, "ABSTAIN"
 
 
 def predict_one(counts: Counts, i, core, *, alpha, theta, multiplicity, printed=False):
     """The answer for image i: of the first look that has one, each at its share of alpha."""
-    for histogram, classes, n, spend in looks_made(counts, i, Round.PREDICT):
+    for histogram, classes, n, spend, *_ in looks_made(counts, i, predict_round(counts)):
         answer = predict_once(
             histogram,
             classes,
@@ -84,6 +142,67 @@ def predict_one(counts: Counts, i, core, *, alpha, theta, multiplicity, printed=
         if answer != ABSTAIN:
             return answer
     return ABSTAIN
+
+
+def predict_round(counts: Counts):
+    return Round.PREDICT if counts.settings.n_predict else Round.BOUND
+
+
+def smoothed_one(counts: Counts, i, *, sigma, alpha):
+    """(prediction, radius) of plain smoothing, and PREDICT's class."""
+    radius = class_radius(counts, i, sigma=sigma, alpha=alpha, choose_at=alpha)
+    natural = ABSTAIN
+    for _, classes, n, spend, *_ in looks_made(counts, i, predict_round(counts)):
+        top = int(np.argmax(classes))
+        k, rival = int(classes[top]), runner_up(classes, top, n)
+        if natural == ABSTAIN and k > rival and two_sided(k, k + rival) <= spend * alpha:
+            natural = top
+    return (int(counts.guess[i]) if radius > 0 else ABSTAIN), radius, natural
+
+
+def at_most(histogram, theta):
+    return sum(int(count) for i, count in enumerate(histogram) if i <= round(theta * BINS))
+
+
+def confident_certify_one(counts: Counts, i, core, *, sigma, alpha, theta):
+    """(prediction, radius, route) of image i by the confident rule."""
+    core, guess = int(core), int(counts.guess[i])
+    if theta == 1:
+        answer, radius, _ = smoothed_one(counts, i, sigma=sigma, alpha=alpha)
+        return answer, radius, "ABSTAIN" if answer == ABSTAIN else "CERTIFY"
+    of_guess = int(counts.classes[Round.GUESS, i, guess])
+    likely = min(at_most(counts.doubt[Round.GUESS, i], theta), of_guess)
+    low, high, other = confident_bounds(counts, i, Round.BOUND, alpha, theta)
+    if 2 * likely > counts.settings.n0:
+        if low > 0.5:
+            return guess, sigma * float(norm.ppf(low)), "CERTIFY"
+    elif high <= 0.5 and other <= 0.5:
+        return core, 0.0, "CORE"
+    if guess == core and other <= 0.5:
+        return guess, 0.0, "AGREE"
+    return ABSTAIN, 0.0, "ABSTAIN"
+
+
+def confident_predict_one(counts: Counts, i, core, *, alpha, theta):
+    core, guess = int(core), int(counts.guess[i])
+    if theta == 1:
+        return smoothed_one(counts, i, sigma=1.0, alpha=alpha)[2]
+    low, high, other = confident_bounds(counts, i, predict_round(counts), alpha, theta)
+    if low > 0.5:
+        return guess
+    if high <= 0.5 and other <= 0.5:
+        return core
+    return guess if guess == core and other <= 0.5 else ABSTAIN
+
+
+def confident_bounds(counts: Counts, i, round_, alpha, theta):
+    """LB and U_1 of P_c_hat, U_2 of Q."""
+    mine, others = [], []
+    for _, _, n, spend, doubt, joint in looks_made(counts, i, round_):
+        k = at_most(joint, theta)
+        mine.append((k, n, spend))
+        others.append((at_most(doubt, theta) - k, n, spend))
+    return best_bound(mine, alpha), least_bound(mine, alpha), least_bound(others, alpha)
 
 
 def predict_once(histogram, classes, n, core, *, alpha, theta, multiplicity, printed):

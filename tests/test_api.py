@@ -18,8 +18,7 @@ import aces
 from aces import ACES, networks
 from aces.errors import InputError
 from aces.model.certificates import Certificate, Prediction, change
-from aces.rule import composition
-from aces.rule.composition import Route
+from aces.rule import Route, composition
 from aces.rule.smoothing import ABSTAIN
 from aces.runtime import Stopped
 from sampled import sample

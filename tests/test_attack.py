@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aces import ACES, data
-from aces.rule.composition import Route
+from aces.rule import Route
 from aces.rule.smoothing import ABSTAIN
 from aces.sampling.tally import entropy
 from default_networks import default_images, default_model

@@ -2,19 +2,18 @@
 saved.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import odd_networks
+from aces import rule
 from aces.params import Adaptive
-from aces.rule import composition
-from aces.rule.composition import ABSTAIN, MULTIPLICITIES, Route
+from aces.rule import ABSTAIN, Route
+from aces.rule.anytime import Drawn, PaperPredict
 from aces.rule.counts import BINS, Counts, Round, read_counts, write_counts
-from aces.sampling.adaptive import LookBook, Stopping, schedule
-from aces.sampling.anytime import PredictRule
+from aces.rule.paper import MULTIPLICITIES
+from aces.rule.stopping import LookBook, Stopping, schedule
 from made_counts import settings
 from sampled import sample
 from worlds import WORLDS, false_claims, truth
@@ -46,36 +45,39 @@ def guesses(joint, guess, rng):
 
 
 def stopped(joint, guess, rng) -> Counts:
-    """Counts of images that stop as the sampler stops them."""
+    """Counts of images that stop as the sampler stops them; a draw's doubt is its score."""
     select, label = guesses(joint, guess, rng)
-    entropy, classes = (
-        np.zeros((3, BATCH, BINS + 1), np.int64),
-        np.zeros((3, BATCH, joint.shape[1]), np.int64),
-    )
-    entropy[Round.GUESS, np.arange(BATCH), np.where(select == 1, PLACES[1], PLACES[0])] = 5
-    classes[Round.GUESS, np.arange(BATCH), label] = 5
-    stopping = Stopping(ADAPTIVE, sigma=SIGMA, guess=label, guess_score=entropy[Round.GUESS])
+    everyone, classes = np.arange(BATCH), np.zeros((3, BATCH, joint.shape[1]), np.int64)
+    score, of_guess = np.zeros((2, 3, BATCH, BINS + 1), np.int32)
+    score[Round.GUESS, everyone, np.where(select == 1, PLACES[1], PLACES[0])] = 5
+    classes[Round.GUESS, everyone, label] = 5
+    first = dict(zip(("classes", "score", "doubt"), (classes[0], score[0], score[0]), strict=True))
+    stopping = Stopping(ADAPTIVE, sigma=SIGMA, guess=label, **first)
     looks = {}
     for round_, settled in ((Round.BOUND, stopping.certified), (Round.PREDICT, stopping.predicted)):
         book = LookBook(ADAPTIVE, n=N, chunk=CHUNK, images=BATCH, num_classes=joint.shape[1])
-        left, start = np.arange(BATCH), 0
+        left, start = everyone, 0
         for stop in book.looks.draws:
             more = cells(joint, stop - start, rng)[left]
             classes[round_, left] += more.sum(axis=1)
-            entropy[round_][np.ix_(left, PLACES)] += more.sum(axis=2)
-            book.add(left, classes=classes[round_], score=entropy[round_])
+            for s in (0, 1):
+                score[round_, left, PLACES[s]] += more[:, s].sum(axis=1).astype(np.int32)
+                mine = more[np.arange(len(left)), s, label[left]]
+                of_guess[round_, left, PLACES[s]] += mine.astype(np.int32)
+            totals = dict(score=score[round_], doubt=score[round_], joint_doubt=of_guess[round_])
+            book.add(left, classes=classes[round_], **totals)
             left, start = left[~settled(book.of(left), left)], stop
             if not len(left):
                 break
         looks[round_] = book.looks
     return Counts(
         classes=classes,
-        score=entropy,
-        doubt=entropy,
-        joint_score=entropy,
-        joint_doubt=entropy,
+        score=score,
+        doubt=score,
+        joint_score=of_guess,
+        joint_doubt=of_guess,
         invalid=np.zeros((3, BATCH), int),
-        index=np.arange(BATCH),
+        index=everyone,
         label=np.zeros(BATCH, int),
         guess=label,
         settings=settings(5, N, N),
@@ -94,11 +96,11 @@ def test_false_claims_of_images_that_stop_are_rarer_than_alpha(world):
         counts = stopped(joint, guess, np.random.default_rng(batch))
         early += (counts.draws[Round.BOUND :] < N).sum()
         for mode in MULTIPLICITIES:
-            outcomes = composition.certify(
-                counts, cores, sigma=SIGMA, alpha=ALPHA, thetas=[THETA], multiplicity=mode
+            outcomes = rule.certify(
+                counts, cores, alpha=ALPHA, thetas=[THETA], multiplicity=mode, rule="paper"
             )
-            natural = composition.predict(
-                counts, cores, alpha=ALPHA, thetas=[THETA], multiplicity=mode
+            natural = rule.predict(
+                counts, cores, alpha=ALPHA, thetas=[THETA], multiplicity=mode, rule="paper"
             )[:, 0]
             wrong = (natural != ABSTAIN) & (natural != truth(joint, core)[0])
             false[mode] = false.get(mode, 0) + np.array(
@@ -112,34 +114,37 @@ def test_false_claims_of_images_that_stop_are_rarer_than_alpha(world):
 
 
 def false_predictions(joint, core, guess, *, alpha) -> tuple[int, int]:
-    """How many of the images `PredictRule` answers falsely, and how many at all, read after every
+    """How many of the images `PaperPredict` answers falsely, and how many at all, read after every
     25 draws.
     """
     false = answered = 0
     for batch in range(IMAGES // BATCH):
         rng = np.random.default_rng(batch)
         select, label = guesses(joint, guess, rng)
-        rule = PredictRule(certifies=select == 1, agree=label == core, alpha=alpha)
-        total, decided, routes = (
-            np.zeros((BATCH, *joint.shape), int),
-            np.zeros(BATCH, bool),
-            np.full(BATCH, Route.ABSTAIN),
-        )
-        others = np.arange(joint.shape[1]) != label[:, None]
-        for t in range(25, N + 1, 25):
+        first = np.zeros((BATCH, *joint.shape), int)
+        first[np.arange(BATCH), select, label] = 5
+        cores = np.full(BATCH, core)
+        question = PaperPredict(drawn(first, label), cores, theta=0.0, alpha=alpha, n=N)
+        total, decided = np.zeros_like(first), np.zeros(BATCH, bool)
+        routes = np.full(BATCH, Route.ABSTAIN)
+        for _ in range(25, N + 1, 25):
             total += cells(joint, 25, rng)
-            classes, agreeing = total.sum(axis=1), total.sum(axis=2)[np.arange(BATCH), select]
-            done = rule.read(
-                agreeing, np.full(BATCH, t), classes[~others], classes[others].reshape(BATCH, -1)
-            )
-            routes = np.where(
-                decided, routes, rule.routes
-            )  # an image that is decided draws no more
+            done = question.read(drawn(total, label))
+            # An image that is decided draws no more.
+            routes = np.where(decided, routes, question.routes)
             decided |= done
         answer = np.select([routes == Route.ABSTAIN, routes == Route.CORE], [ABSTAIN, core], label)
         answered += (answer != ABSTAIN).sum()
         false += ((answer != ABSTAIN) & (answer != truth(joint, core)[0])).sum()
     return false, answered
+
+
+def drawn(total, label) -> Drawn:
+    """Totals of draws by selection and class, (N, 2, K); a score of 0 selects 1, any other 0."""
+    score = total.sum(axis=2)[:, ::-1]
+    joint = total[np.arange(len(total)), :, label][:, ::-1]
+    invalid = np.zeros(len(total), int)
+    return Drawn(total.sum(axis=1), score=score, doubt=score, joint_doubt=joint, invalid=invalid)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -188,7 +193,7 @@ def draw(**changes) -> Counts:
         seed=3,
         chunk=20,
         device="cpu",
-        adaptive=dataclasses.replace(ADAPTIVE, thetas=[0.2]),
+        adaptive=ADAPTIVE.model_copy(update={"thetas": [0.2]}),
     )
     return sample(NETWORK, odd_networks.images(8), **options | changes)
 

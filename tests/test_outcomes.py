@@ -9,7 +9,7 @@ import pytest
 from aces.errors import InputError
 from aces.reporting import outcomes
 from aces.reporting.outcomes import ROUTES, SELECTED, read_outcomes, write_outcomes
-from aces.rule.composition import Route
+from aces.rule import Route
 from simulated import simulated_run
 
 

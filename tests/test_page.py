@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from aces.reporting import figures, screenshot
-from aces.rule.composition import Route
+from aces.rule import Route
 from headless import move, needs_browser, opened, write_page
 from simulated import simulated_run
 

@@ -15,7 +15,7 @@ from aces.reporting import browser, payload, remarks, screenshot, tables, write_
 from aces.reporting import figures as figure
 from aces.reporting.inputs import STEPS, shown_steps
 from aces.reporting.sprite import SIDE, make_sprite
-from aces.rule.composition import Route
+from aces.rule import Route
 from simulated import simulated_run
 
 

@@ -6,9 +6,11 @@ from scipy.integrate import quad
 from scipy.special import betaln
 from scipy.stats import binom
 
+from aces import rule
 from aces.errors import InputError
-from aces.rule import composition, sequential, smoothing
+from aces.rule import paper, sequential, smoothing
 from aces.rule.counts import Counts, Looks, Round
+from aces.rule.events import bins_of
 from aces.rule.smoothing import ABSTAIN
 from aces.rule.statistics import lower_bound
 from made_counts import random_counts, with_looks
@@ -119,7 +121,7 @@ def test_group_bound_is_the_best_bound_of_the_looks_made():
     )
     expected = [first[0], max(first[1], second[1]), second[2]]
     assert np.array_equal(
-        sequential.group_lower_bound(looks.classes[..., 0], looks, alpha=ALPHA), expected
+        sequential.Evidence(looks).lower_bound(looks.classes[..., 0], alpha=ALPHA), expected
     )
 
 
@@ -138,12 +140,12 @@ def test_group_bounds_hold_under_the_worst_stopping():
             classes=k[..., None],
             **HISTOGRAMS,
         )
-        false = (sequential.group_lower_bound(k, looks, alpha=alpha) > p).sum()
+        false = (sequential.Evidence(looks).lower_bound(k, alpha=alpha) > p).sum()
         assert 0 < false and binom.sf(false - 1, runs, alpha) > 1e-4
 
 
 @pytest.mark.parametrize("p_one, p_class", [(0.5, 1.0), (1.0, 0.5), (0.52, 0.5)])
-@pytest.mark.parametrize("multiplicity", composition.MULTIPLICITIES)
+@pytest.mark.parametrize("multiplicity", paper.MULTIPLICITIES)
 def test_predict_over_looks_is_false_as_rarely_as_alpha(p_one, p_class, multiplicity):
     """100,000 images at the worst case, each stopping at the first look that answers: the core
     (class 2) where the certification network (class 0 against 1) is selected, or the class that has
@@ -171,11 +173,11 @@ def test_predict_over_looks_is_false_as_rarely_as_alpha(p_one, p_class, multipli
             classes=classes,
             **HISTOGRAMS | {"score": entropy},
         )
-        answers = composition.predict_from(
-            looks,
+        answers = paper.predict_from(
+            sequential.Evidence(looks),
             np.full(images, 2),
             alpha=alpha,
-            places=composition.places_of([theta]),
+            bins=bins_of([theta]),
             multiplicity=multiplicity,
         )[:, 0]
         answered += (answers != ABSTAIN).sum()
@@ -192,15 +194,18 @@ def test_the_first_look_that_answers_is_the_one():
         **HISTOGRAMS | {"score": np.zeros((2, 4, 1001), np.int64)},
     )
     answers = np.array([[3, 3, -1, -1], [4, 4, 4, 4]])
-    assert sequential.first_answer(answers, looks, abstain=ABSTAIN).tolist() == [3, 3, 4, -1]
+    assert sequential.Evidence(looks).first_answer(answers, abstain=ABSTAIN).tolist() == [
+        3,
+        3,
+        4,
+        -1,
+    ]
 
 
 def test_adaptive_counts_at_theta_one_equal_the_certification_network():
     rng = np.random.default_rng(3)
     counts = with_looks(random_counts(rng, images=200, n=400), rng)
-    outcomes = composition.certify(
-        counts, rng.integers(0, 3, 200), sigma=0.5, alpha=0.01, thetas=[1.0]
-    )
+    outcomes = rule.certify(counts, rng.integers(0, 3, 200), alpha=0.01, thetas=[1.0], rule="paper")
     alone = smoothing.certify(counts, sigma=0.5, alpha=0.01)
     assert (alone.radius > 0).sum() > 20
     assert np.array_equal(outcomes.prediction[:, 0], alone.prediction)

@@ -18,7 +18,7 @@ import torch
 
 from aces.data import to_tensor
 from aces.model.serving import log_model, requirements
-from aces.rule.composition import Route
+from aces.rule import Route
 from small_models import CLASSES, digits, digits_model
 
 torch.set_num_threads(1)

@@ -5,7 +5,7 @@ are false.
 import numpy as np
 from scipy.stats import norm
 
-from aces.rule.composition import ABSTAIN
+from aces.rule import ABSTAIN
 
 # A world: joint[s, c] the probability that a draw selects s and is of class c; the core's class;
 # the forced guess. Class 0 is the core's in the worlds where it may agree. 1/2 minus or plus a hair
@@ -44,11 +44,16 @@ WORLDS = {
 
 
 def truth(joint, core):
-    """ACES' class, and the largest radius within which each class may be claimed."""
+    """ACES' class, and the largest radius within which each class may be claimed (sigma 0.5)."""
     select, classes = joint.sum(axis=1), joint.sum(axis=0)
     answer = int(classes.argmax()) if select[1] > select[0] else core
-    limit = 0.5 * np.maximum([norm.ppf(min(select[1], p)) for p in classes], 0)
-    return answer, limit
+    return answer, np.minimum(0.5 * max(norm.ppf(select[1]), 0), smoothing_limit(classes))
+
+
+def smoothing_limit(classes):
+    """(K,) the largest radius within which plain smoothing gives each class (Cohen's theorem)."""
+    rivals = [max(np.delete(classes, c), default=0.0) for c in range(len(classes))]
+    return np.maximum(0.25 * (norm.ppf(classes) - norm.ppf(rivals)), 0)
 
 
 def false_claims(outcomes, joint, core):

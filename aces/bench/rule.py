@@ -7,7 +7,8 @@ import time
 import numpy as np
 from scipy.stats import beta, binom, norm
 
-from aces.rule import composition, metrics
+from aces import rule
+from aces.rule import ABSTAIN, metrics
 from aces.rule.counts import BINS, Counts, Round, Settings
 
 IMAGES, CLASSES, N0, N, N_PREDICT = 500, 10, 100, 100_000, 10_000
@@ -28,8 +29,8 @@ def measure_rule(repeats: int = 3, *, seed: int = 0) -> dict:
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
-        outcomes = composition.certify(counts, core, sigma=SIGMA, alpha=ALPHA, thetas=THETAS)
-        natural = composition.predict(counts, core, alpha=ALPHA, thetas=THETAS)
+        outcomes = rule.certify(counts, core, alpha=ALPHA, thetas=THETAS, rule="paper")
+        natural = rule.predict(counts, core, alpha=ALPHA, thetas=THETAS, rule="paper")
         metrics.curve(outcomes, natural, counts.label, thetas=THETAS, radii=RADII)
         seconds.append(time.perf_counter() - start)
     pairs = np.stack(
@@ -107,7 +108,7 @@ def _certify(counts: Counts, core: int, i: int, votes: np.ndarray) -> tuple[int,
         return guess, SIGMA * norm.ppf(min(p_select, p_class))
     if not certifies and p_select > 0.5:
         return core, 0.0
-    return (guess, 0.0) if guess == core and p_class > 0.5 else (composition.ABSTAIN, 0.0)
+    return (guess, 0.0) if guess == core and p_class > 0.5 else (ABSTAIN, 0.0)
 
 
 def _predict(counts: Counts, core: int, i: int, t: int, ones: int) -> int:
@@ -123,4 +124,4 @@ def _predict(counts: Counts, core: int, i: int, t: int, ones: int) -> int:
         return guess
     if decided and majority != ones:
         return core
-    return guess if sure and guess == core else composition.ABSTAIN
+    return guess if sure and guess == core else ABSTAIN

@@ -11,7 +11,8 @@ import pandas as pd
 
 from aces.paper.release import METRICS, Key, Release, Run, Table
 from aces.rule import metrics
-from aces.rule.composition import ABSTAIN, Outcomes, combine
+from aces.rule.outcomes import ABSTAIN, Outcomes, Selected
+from aces.rule.paper import compose
 from aces.rule.smoothing import Smoothed
 
 COLUMNS = [
@@ -26,7 +27,6 @@ COLUMNS = [
     "value",
     "published",
 ]
-VANISHING = np.finfo(float).tiny  # a radius above 0 and below any other
 
 
 @dataclass(frozen=True)
@@ -74,30 +74,43 @@ def outcomes_of(run: Run, core: str, *, abstain_as_selected: bool) -> Outcomes:
     `abstain_as_selected` is the published analysis' quirk: where the selection abstains (-1, which
     is not 0), it takes the certification network as selected with radius 0.
     """
-    size = np.maximum(
-        run.selection_radius, VANISHING
-    )  # a certified radius that was printed as 0.0 is still certified
-    neither = VANISHING if abstain_as_selected else 0.0
-    selection = np.select([run.selection == 1, run.selection == 0], [size, -size], neither)
-    class_radius = np.where(run.prediction == ABSTAIN, 0.0, np.maximum(run.radius, VANISHING))
-    return combine(selection, class_radius[:, None], run.prediction, run.cores[core])
+    neither = Selected.CERTIFY if abstain_as_selected else Selected.NEITHER
+    selected = _selected(run.selection, neither=neither)
+    return compose(
+        selected=selected,
+        selection_radius=np.where(run.selection == ABSTAIN, 0.0, run.selection_radius),
+        class_radius=run.radius[:, None],
+        # A certified radius may have been printed as 0.0: the answer says whether it is certified.
+        certified=(run.prediction != ABSTAIN)[:, None],
+        guess=run.prediction,
+        core=run.cores[core],
+    )
 
 
 def natural_of(run: Run, core: str) -> np.ndarray:
     """(N, T) Algorithm 4 on the logged predictions: the same rule, on whether each test was passed."""
-    selection = np.select(
-        [run.natural_selection == 1, run.natural_selection == 0], [1.0, -1.0], 0.0
-    )
-    return combine(
-        selection, (run.natural != ABSTAIN)[:, None].astype(float), run.natural, run.cores[core]
+    return compose(
+        selected=_selected(run.natural_selection, neither=Selected.NEITHER),
+        selection_radius=np.zeros(run.natural_selection.shape),
+        class_radius=np.zeros((len(run.natural), 1)),
+        certified=(run.natural != ABSTAIN)[:, None],
+        guess=run.natural,
+        core=run.cores[core],
     ).prediction
+
+
+def _selected(logged: np.ndarray, *, neither: Selected) -> np.ndarray:
+    """(N, T) who is selected by the logs, which write 1 for the certification network and 0 for the
+    core.
+    """
+    return np.select([logged == 1, logged == 0], [Selected.CERTIFY, Selected.CORE], neither)
 
 
 def curve_of(run: Run, core: str, *, radii, abstain_as_selected: bool) -> pd.DataFrame:
     """The metrics at each theta, in percent but for the ACR."""
     outcomes = outcomes_of(run, core, abstain_as_selected=abstain_as_selected)
-    curve = metrics.curve(
-        outcomes, natural_of(run, core), run.label, thetas=run.thetas, radii=radii
+    curve = pd.DataFrame(
+        metrics.curve(outcomes, natural_of(run, core), run.label, thetas=run.thetas, radii=radii)
     )
     return curve.apply(
         lambda column: column if column.name in ("theta", "acr") else (100 * column).round(9)

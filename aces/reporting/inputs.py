@@ -16,7 +16,7 @@ import pandas as pd
 from aces.params import Params
 from aces.reporting.outcomes import OutcomeTable
 from aces.rule import metrics
-from aces.rule.composition import Outcomes
+from aces.rule.outcomes import Outcomes
 from aces.rule.counts import BINS, Counts, Round
 from aces.rule.working_point import WorkingPoint, working_point
 
@@ -197,12 +197,13 @@ class Inputs:
     def intervals(self) -> pd.DataFrame:
         """95 % intervals of the curve: theta, then <metric>_low and <metric>_high."""
         table = self.outcomes
-        return metrics.intervals(
+        columns = metrics.intervals(
             Outcomes(
                 prediction=table.prediction,
                 radius=table.radius,
                 route=table.route,
-                selection=table.signed_selection(np.arange(len(self.thetas))),
+                selected=table.selected,
+                selection_radius=table.selection_radius,
             ),
             table.natural_prediction,
             self.label,
@@ -211,6 +212,7 @@ class Inputs:
             resamples=self.params.report.bootstrap,
             seed=self.params.seed,
         )
+        return pd.DataFrame(columns)
 
     @cached_property
     def draws(self) -> np.ndarray:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from aces.errors import InputError, one_line
 from aces.files import atomic
-from aces.rule.composition import Outcomes, Route
+from aces.rule.outcomes import Outcomes, Route
 
 ROUTES = tuple(route.name.lower() for route in Route)
 SELECTED = ("certify", "core", "neither")
@@ -60,7 +60,6 @@ def tabulate(
 
     natural: (N, T) answers of PREDICT; index, label: (N,); thetas: (T,).
     """
-    signed = outcomes.selection
     return OutcomeTable(
         index=np.asarray(index),
         label=np.asarray(label),
@@ -69,10 +68,10 @@ def tabulate(
         radius=outcomes.radius,
         route=outcomes.route,
         natural_prediction=natural,
-        selected=np.select([signed > 0, signed < 0], [0, 1], 2).astype(np.int8),
-        selection_radius=np.abs(signed),
-        p_select=np.broadcast_to(outcomes.p_select, signed.shape),
-        p_class=np.broadcast_to(outcomes.p_class, signed.shape),
+        selected=outcomes.selected,
+        selection_radius=outcomes.selection_radius,
+        p_select=np.asarray(outcomes.p_select),
+        p_class=np.asarray(outcomes.p_class),
     )
 
 

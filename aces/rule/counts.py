@@ -9,7 +9,7 @@ rules, and no draw is ever kept.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -18,7 +18,6 @@ import numpy as np
 from aces.errors import InputError
 from aces.files import read_npz, write_npz
 from aces.grid import BINS
-
 
 FORMAT = 3
 
@@ -71,6 +70,15 @@ class Looks:
     doubt: np.ndarray  # (J, N, BINS + 1) int
     joint_doubt: np.ndarray  # (J, N, BINS + 1) int: only draws of the guessed class
 
+    def part(self, images: slice | np.ndarray) -> "Looks":
+        """The looks at some of the images."""
+        counted = ("classes", "score", "doubt", "joint_doubt")
+        return replace(
+            self,
+            made=self.made[images],
+            **{name: getattr(self, name)[:, images] for name in counted},
+        )
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -106,15 +114,32 @@ class Counts:
         """
         return Round.PREDICT if self.settings.n_predict else Round.BOUND
 
-    def check_sigma(self, sigma: float) -> None:
-        """A radius for another noise than was drawn would be wrong."""
-        if not sigma > 0 or abs(sigma - self.settings.sigma) > 1e-9 * sigma:
+    def sigma_of(self, sigma: float | None) -> float:
+        """The sigma of the draws. A radius for another noise than was drawn would be wrong."""
+        drawn = self.settings.sigma
+        if sigma is not None and not abs(sigma - drawn) <= 1e-9 * drawn:
             raise InputError(
-                f"sigma={sigma}: these draws were made with sigma={self.settings.sigma:g}; give "
-                "that, or sample again"
+                f"sigma={sigma}: these draws were made with sigma={drawn:g}; give that, or sample "
+                "again"
             )
+        return drawn
+
+    def part(self, images: slice) -> "Counts":
+        """The counts of some of the images."""
+        arrays = {
+            name: getattr(self, name)[images]
+            if name in ("index", "label", "guess")
+            else getattr(self, name)[:, images]
+            for name in _ARRAYS
+        }
+        looks = {round_: looks.part(images) for round_, looks in self.looks.items()}
+        return replace(self, **arrays, looks=looks)
 
 
+_REQUIRED = {"sigma": float, "n0": int, "n": int, "n_predict": int, "seed": int} | {
+    "chunk": int,
+    "model": str,
+}
 _HISTOGRAMS = ("score", "doubt", "joint_score", "joint_doubt")
 _ARRAYS = ("classes", *_HISTOGRAMS, "invalid", "index", "label", "guess")
 _COUNTED = ("classes", *_HISTOGRAMS, "invalid")  # written as int32: half the memory
@@ -128,7 +153,7 @@ def write_counts(path: str | Path, counts: Counts) -> None:
             _look_name(round_, name): _narrow(name, value) for name, value in vars(looks).items()
         }
     settings = json.dumps(asdict(counts.settings), sort_keys=True)
-    write_npz(path, settings=np.array(settings), **arrays)
+    write_npz(path, **{"settings": np.array(settings), **arrays})  # type: ignore[arg-type]
 
 
 def read_counts(path: str | Path) -> Counts:
@@ -201,7 +226,7 @@ def _settings_of(arrays: dict[str, np.ndarray]) -> Settings:
     except (KeyError, TypeError, ValueError, IndexError):
         raise InputError("its settings cannot be read") from None
     _need(number == FORMAT, f"it has format {number}, expected {FORMAT}: it is of another version")
-    kinds = {each.name: each.type for each in fields(Settings)}
+    kinds = {each.name: type(each.default) for each in fields(Settings)} | _REQUIRED
     _need(set(found) == set(kinds), "its settings have other names than expected")
     for name, kind in kinds.items():
         allowed = (int, float) if kind is float else kind

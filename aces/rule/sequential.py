@@ -10,24 +10,90 @@ Two ways to stop early soundly; k successes in t draws of probability p.
   radius r.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import betainc, betaln
 
 from aces.errors import InputError
 from aces.rule.counts import Counts, Looks, Round
-from aces.rule.statistics import check_alpha, lower_bound
+from aces.rule.statistics import Numbers, check_alpha, lower_bound
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the draws of one round show: the only place where counts become bounds.
+
+    The drawn noise is within total variation `tv` of the exact Gaussian law, per draw. This is part
+    of the promise, in two ways.
+    - Bounds: the probability of an event under the drawn noise differs from the exact one by at
+      most tv. So tv is subtracted from every lower bound and added to every upper bound.
+    - Tests that compare two classes: n draws can be coupled with n exact ones so that all of them
+      agree with probability >= 1 - n * tv. So n * tv is subtracted from the level of the test.
+    """
+
+    looks: Looks
+    tv: float = 0.0
+
+    def lower_bound(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
+        """With probability >= 1 - alpha, for each event: its probability is at least the bound
+        returned.
+
+        k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks
+        made. Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
+        """
+        looks = self.looks
+        best = np.zeros(k.shape[1:])
+        for j, (n, spend) in enumerate(zip(looks.draws, looks.spend, strict=True)):
+            made = looks.made > j
+            bound = lower_bound(k[j] if made.all() else k[j, made], n, alpha=spend * alpha)
+            best[made] = np.maximum(best[made], bound)
+        return np.maximum(best - self.tv, 0.0)
+
+    def upper_bound(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
+        """With probability >= 1 - alpha, for each event: its probability is at most the bound
+        returned. The mirror of `lower_bound`: an event fails where its complement happens.
+        """
+        draws = self.looks.draws.reshape(-1, *[1] * (k.ndim - 1))
+        return 1.0 - self.lower_bound(np.maximum(draws - k, 0), alpha=alpha)
+
+    def levels(self, alpha: float) -> np.ndarray:
+        """(J,) levels of tests at each look; a negative one rejects nothing."""
+        levels = self.looks.spend * alpha - self.looks.draws * self.tv
+        return np.where(levels > 0, levels, -1.0)
+
+    def first_answer(self, answers: np.ndarray, *, abstain: int) -> np.ndarray:
+        """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made
+        that does not abstain.
+
+        answers: (J, N, ...), those of look j false with probability <= spend[j] * alpha.
+        """
+        first = np.full(answers.shape[1:], abstain, dtype=answers.dtype)
+        for j, found in enumerate(answers):
+            made = np.expand_dims(self.looks.made > j, tuple(range(1, found.ndim)))
+            first = np.where(made & (first == abstain), found, first)
+        return first
+
+
+def evidence_of(counts: Counts, round_: Round) -> Evidence:
+    return Evidence(looks_of(counts, round_), counts.settings.tv)
 
 
 def looks_of(counts: Counts, round_: Round) -> Looks:
     """The looks at a round; a round of fixed n is one look, which spends all of alpha."""
     if round_ in counts.looks:
-        return counts.looks[round_]
+        looks = counts.looks[round_]
+        if not looks.spend.sum() <= 1 + 1e-9:
+            raise InputError(
+                f"the looks spend {looks.spend.sum():g} of alpha: expected at most 1; sample again"
+            )
+        return looks
     name = {Round.GUESS: "n0", Round.BOUND: "n", Round.PREDICT: "n_predict"}[round_]
-    draws, n = counts.draws[round_], getattr(counts.settings, name)
+    draws, n = counts.draws[round_], counts.settings.draws_of(round_)
     if np.any(draws != n):
         raise InputError(
-            f"the counts hold {draws.min()} to {draws.max()} draws an image where settings.{name}={n}: a run "
-            "that stops early must record its looks; sample again"
+            f"the counts hold {draws.min()} to {draws.max()} draws of each image where "
+            f"settings.{name}={n}: a run that stops early must record its looks; sample again"
         )
     return Looks(
         draws=np.array([n]),
@@ -40,44 +106,15 @@ def looks_of(counts: Counts, round_: Round) -> Looks:
     )
 
 
-def group_lower_bound(k: np.ndarray, looks: Looks, *, alpha: float) -> np.ndarray:
-    """With probability >= 1 - alpha, for each event: its probability is at least the bound
-    returned.
-
-    k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks made.
-    Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
-    """
-    assert looks.spend.sum() <= 1 + 1e-9
-    best = np.zeros(k.shape[1:])
-    for j, (n, spend) in enumerate(zip(looks.draws, looks.spend)):
-        made = looks.made > j
-        best[made] = np.maximum(best[made], lower_bound(k[j, made], n, alpha=spend * alpha))
-    return best
-
-
-def first_answer(answers: np.ndarray, looks: Looks, *, abstain: int) -> np.ndarray:
-    """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made that
-    does not abstain.
-
-    answers: (J, N, ...), those of look j false with probability <= spend[j] * alpha; the spends sum
-    to at most 1.
-    """
-    assert looks.spend.sum() <= 1 + 1e-9
-    first = np.full(answers.shape[1:], abstain)
-    for j, found in enumerate(answers):
-        made = np.expand_dims(looks.made > j, tuple(range(1, found.ndim)))
-        first = np.where(made & (first == abstain), found, first)
-    return first
-
-
-def log_evidence(k, t, *, p0) -> np.ndarray:
+def log_evidence(k: Numbers, t: Numbers, *, p0: Numbers) -> np.ndarray:
     """log W, the evidence against p <= p0 after k successes in t draws; P[W ever >= 1/alpha] <=
     alpha if p <= p0.
 
     W is the likelihood ratio of a mixture over p > p0 (Beta(1/2, 1/2), cut off at p0) to p0: a
     nonnegative martingale of mean 1 at p0, a supermartingale below. Broadcasts; finite for any t.
     """
-    k, misses = np.asarray(k, dtype=float), np.asarray(t, dtype=float) - k
+    k = np.asarray(k, dtype=float)
+    misses, p0 = np.asarray(t, dtype=float) - k, np.asarray(p0, dtype=float)
     prior = np.log(betainc(0.5, 0.5, 1 - p0)) + betaln(0.5, 0.5)
     mixture = betaln(k + 0.5, misses + 0.5) + _log_betainc(misses + 0.5, k + 0.5, 1 - p0)
     return mixture - prior - k * np.log(p0) - misses * np.log1p(-p0)
@@ -97,15 +134,16 @@ class AnytimeTest:
     alpha.
     """
 
-    def __init__(self, *, p0, alpha: float, futility: float = 0.05):
+    def __init__(self, *, p0: Numbers, alpha: Numbers, futility: float = 0.05):
         check_alpha(alpha)
         check_alpha(futility)
         if not np.all((np.asarray(p0) > 0) & (np.asarray(p0) < 1)):
             raise InputError(f"p0={p0} not in (0, 1): it is the probability to exceed, such as 0.5")
-        self.p0, self.alpha, self.futility = p0, alpha, futility
-        self.certified = self.futile = np.False_
+        self.p0, self.alpha, self.futility = np.asarray(p0), np.asarray(alpha), futility
+        self.certified: np.ndarray = np.asarray(False)
+        self.futile: np.ndarray = np.asarray(False)
 
-    def update(self, k, t) -> np.ndarray:
+    def update(self, k: Numbers, t: Numbers) -> np.ndarray:
         """Take in k successes of t draws in total; returns `decided`. What was decided once stays
         decided.
         """
@@ -113,7 +151,7 @@ class AnytimeTest:
         if np.any((k < 0) | (k > t)):
             raise InputError("k successes in t draws: expected 0 <= k <= t everywhere")
         gain = log_evidence(k, t, p0=self.p0) >= -np.log(self.alpha)
-        loss = log_evidence(t - k, t, p0=1 - np.asarray(self.p0)) >= -np.log(self.futility)
+        loss = log_evidence(t - k, t, p0=1 - self.p0) >= -np.log(self.futility)
         certified, futile = self.certified, self.futile
         self.certified = certified | (gain & ~futile)
         self.futile = futile | (loss & ~self.certified)
@@ -124,7 +162,7 @@ class AnytimeTest:
         return self.certified | self.futile
 
 
-def _log_betainc(a, b, x):
+def _log_betainc(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """log of the regularised incomplete beta function; its first term, a little less, where it
     underflows.
     """

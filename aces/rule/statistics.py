@@ -4,66 +4,89 @@ Notation, after Cohen et al. (2019): `k` successes in `n` independent draws of p
 `alpha` the probability that a statement is false. Everything broadcasts; numpy and scipy only.
 """
 
+from collections.abc import Callable, Sequence
 from decimal import ROUND_FLOOR, Decimal
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtri
 
 from aces.errors import InputError
 
+# The library functions below are accurate to about 3 units of 2^-53, relative (measured against 40
+# digits, n up to 10^6). What they give is lowered by 8 such units: a bound and a radius are never
+# above their exact value.
+_DOWN = 1 - 2.0**-50
 
-def lower_bound(k, n, *, alpha) -> np.ndarray:
+Numbers = float | Sequence[float] | np.ndarray
+
+
+def lower_bound(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
     """With probability >= 1 - alpha, `lower_bound(k, n, alpha=alpha) <= p`.
 
     k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast. One-sided Clopper and Pearson
-    (1934): the p at which k or more successes have probability alpha; 0 at k = 0.
+    (1934): the p at which k or more successes have probability alpha; 0 at k = 0. Rounded down.
     """
     k, n, alpha = _checked(k, n, alpha)
     if _same(alpha) and _worth_a_table(k, n):
-        return _tabulated(lambda k: _clopper_pearson(k, n.flat[0], alpha.flat[0]), k, n.flat[0])
+        return _tabulated(_clopper_pearson, k, int(n.flat[0]), float(alpha.flat[0]))
     return _clopper_pearson(k, n, alpha)
 
 
-def upper_bound(k, n, *, alpha) -> np.ndarray:
+def upper_bound(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
     """With probability >= 1 - alpha, `p <= upper_bound(k, n, alpha=alpha)`: the mirror of
     `lower_bound`.
     """
     return 1.0 - lower_bound(np.asarray(n) - np.asarray(k), n, alpha=alpha)
 
 
-def radius(p_lower, *, sigma) -> np.ndarray:
+def radius(p_lower: Numbers, *, sigma: Numbers) -> np.ndarray:
     """The l2 radius within which an event of probability >= p_lower under N(0, sigma^2) keeps the
     majority.
 
-    `sigma * ppf(p_lower)`, and 0 where p_lower <= 1/2; one ulp down, so that rounding never
-    enlarges it. Cohen et al. (2019), Theorem 1 with p_B <= 1 - p_A. Infinite at p_lower = 1, which
-    no bound reaches.
+    `sigma * ppf(p_lower)`, rounded down, and 0 where p_lower <= 1/2. Cohen et al. (2019), Theorem 1
+    with p_B <= 1 - p_A. Infinite at p_lower = 1, which no bound reaches.
     """
-    if not np.all(np.asarray(sigma) > 0):
-        raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
+    _check_sigma(sigma)
     p_lower = np.asarray(p_lower, dtype=float)
-    exact = sigma * ndtri(np.maximum(p_lower, 0.5))
-    return np.where(p_lower > 0.5, np.nextafter(exact, 0.0), 0.0)[()]
+    exact = np.asarray(sigma) * ndtri(np.maximum(p_lower, 0.5))
+    return np.where(p_lower > 0.5, exact * _DOWN, 0.0)[()]
 
 
-def max_radius(n, *, sigma, alpha) -> np.ndarray:
+def radius_between(p_lower: Numbers, p_upper: Numbers, *, sigma: Numbers) -> np.ndarray:
+    """The l2 radius within which an event of probability >= p_lower stays likelier than every
+    event of probability <= p_upper.
+
+    `sigma / 2 * (ppf(p_lower) - ppf(p_upper))`, rounded down, and 0 where p_lower <= p_upper. Cohen
+    et al. (2019), Theorem 1.
+    """
+    _check_sigma(sigma)
+    low, high = np.broadcast_arrays(np.asarray(p_lower, float), np.asarray(p_upper, float))
+    above = low > high
+    low, high = ndtri(np.where(above, low, 0.5)), ndtri(np.where(above, high, 0.5))
+    # Each quantile is moved the unfavourable way before the difference, which may cancel.
+    gap = (low - np.abs(low) * 2.0**-50) - (high + np.abs(high) * 2.0**-50)
+    return np.where(above, np.maximum(np.asarray(sigma) / 2 * gap * _DOWN, 0.0), 0.0)[()]
+
+
+def max_radius(n: Numbers, *, sigma: Numbers, alpha: Numbers) -> np.ndarray:
     """The largest radius n draws can certify: all of them agree. No average certified radius
     exceeds it.
     """
     return radius(lower_bound(n, n, alpha=alpha), sigma=sigma)
 
 
-def two_sided_p_value(k, n) -> np.ndarray:
+def two_sided_p_value(k: Numbers, n: Numbers) -> np.ndarray:
     """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2
     as k.
     """
     k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
     if _worth_a_table(k, n):
-        return _tabulated(lambda k: _two_tails(k, n.flat[0]), k, n.flat[0])
+        return _tabulated(_two_tails, k, int(n.flat[0]), 0.0)
     return _two_tails(k, n)
 
 
-def is_majority(k, n, *, alpha) -> np.ndarray:
+def is_majority(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
     """Whether k of n is a majority, by the two-sided test at `alpha`.
 
     Two-sided, because the candidate is picked from the draws that test it: the winner of a
@@ -83,14 +106,20 @@ def floor_digits(value: float, digits: int) -> str:
     )
 
 
-def check_alpha(alpha) -> None:
+def check_alpha(alpha: Numbers) -> None:
     if not np.all((np.asarray(alpha) > 0) & (np.asarray(alpha) < 1)):
         raise InputError(
-            f"alpha={alpha} not in (0, 1): it is the probability that an answer may be wrong, such as 0.001"
+            f"alpha={alpha} not in (0, 1): it is the probability that an answer may be wrong, such "
+            "as 0.001"
         )
 
 
-def _checked(k, n, alpha) -> list[np.ndarray]:
+def _check_sigma(sigma: Numbers) -> None:
+    if not np.all(np.asarray(sigma) > 0):
+        raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
+
+
+def _checked(k: Numbers, n: Numbers, alpha: Numbers) -> list[np.ndarray]:
     check_alpha(alpha)
     k, n, alpha = np.broadcast_arrays(np.asarray(k), np.asarray(n), np.asarray(alpha, dtype=float))
     if np.any((k < 0) | (k > n)):
@@ -98,11 +127,13 @@ def _checked(k, n, alpha) -> list[np.ndarray]:
     return [k, n, alpha]
 
 
-def _clopper_pearson(k, n, alpha):
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1.0, alpha), 0.0)[()]
+def _clopper_pearson(k: np.ndarray, n: Numbers, alpha: Numbers) -> np.ndarray:
+    bound = betaincinv(np.maximum(k, 1), np.asarray(n) - k + 1.0, alpha) * _DOWN
+    return np.where(k > 0, bound, 0.0)[()]
 
 
-def _two_tails(k, n):
+def _two_tails(k: np.ndarray, n: Numbers, _: float = 0.0) -> np.ndarray:
+    n = np.asarray(n)
     larger = np.maximum(k, n - k)
     tail = betainc(np.maximum(larger, 1), n - larger + 1.0, 0.5)  # P[at least `larger` of n]
     return np.where(n > 0, np.minimum(1.0, 2.0 * tail), 1.0)[()]
@@ -113,12 +144,21 @@ def _same(values: np.ndarray) -> bool:
 
 
 def _worth_a_table(k: np.ndarray, n: np.ndarray) -> bool:
-    return k.size >= 1000 and _same(n) and n.flat[0] <= 100 * k.size
+    return k.size >= 1000 and _same(n) and bool(n.flat[0] <= 100 * k.size)
 
 
-def _tabulated(function, k: np.ndarray, n: int) -> np.ndarray:
-    """function(k), computed once for all equal k in 0..n: the beta function is what costs."""
+def _tabulated(function: Callable, k: np.ndarray, n: int, alpha: float) -> np.ndarray:
+    """function(k, n, alpha), computed once for all equal k in 0..n: the beta function costs most.
+
+    Tables are kept, so that a computation in pieces does not begin anew with each piece.
+    """
+    table = _table(function, n, alpha)
     needed = np.flatnonzero(np.bincount(k.ravel(), minlength=n + 1))
-    table = np.zeros(n + 1)
-    table[needed] = function(needed)
+    missing = needed[np.isnan(table[needed])]
+    table[missing] = function(missing, n, alpha)
     return table[k]
+
+
+@lru_cache(maxsize=32)
+def _table(function: Callable, n: int, alpha: float) -> np.ndarray:
+    return np.full(n + 1, np.nan)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from aces.params import Adaptive
 from aces.rule.counts import Counts, Looks, Round
+from aces.rule.stopping import LookBook, Stopping
 from aces.runtime import Runtime
-from aces.sampling.adaptive import LookBook, Stopping
 from aces.sampling.drawing import Drawing, open_drawing
 from aces.sampling.images import Images, as_numbers
 from aces.sampling.plan import DrawPlan
@@ -86,7 +86,9 @@ def _draw_adaptively(drawing: Drawing, plan: DrawPlan, adaptive: Adaptive) -> di
         adaptive,
         sigma=plan.sigma,
         guess=drawing.guess,
-        guess_score=drawing.score[Round.GUESS],
+        classes=drawing.classes[Round.GUESS],
+        score=drawing.score[Round.GUESS],
+        doubt=drawing.doubt[Round.GUESS],
     )
     rounds = (
         (Round.BOUND, plan.n, stopping.certified),

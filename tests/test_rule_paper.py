@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import naive
 from aces.errors import InputError
-from aces.rule import composition, smoothing
-from aces.rule.composition import ABSTAIN, Route
+from aces.rule import ABSTAIN, Route, Selected, composition, smoothing
 from made_counts import from_joint, random_counts, with_looks
 from worlds import WORLDS, false_claims, independent, truth
 
@@ -243,7 +242,9 @@ def test_the_truth_table():
             s_hat,
         )
         assert (outcomes.radius[0, 0] > 0) == (route == Route.CERTIFY)
-        assert np.sign(outcomes.selection[0, 0]) == {1.0: 1, 0.5: 0, 0.0: -1}[p_one]
+        expected = {1.0: Selected.CERTIFY, 0.5: Selected.NEITHER, 0.0: Selected.CORE}[p_one]
+        assert outcomes.selected[0, 0] == expected
+        assert (outcomes.selection_radius[0, 0] > 0) == (p_one != 0.5)
 
 
 def test_invalid_draws_count_against_every_answer():
