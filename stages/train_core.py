@@ -3,7 +3,7 @@
 from aces.networks import check_arch
 from aces.params import Params
 from aces.tracking import StageRun
-from aces.training import methods
+from aces.training import standard
 from stages import networks
 from stages.runner import run_stage
 
@@ -16,7 +16,7 @@ def train_core(params: Params, run: StageRun) -> dict:
     classes = training.num_classes
     # An architecture that cannot work is refused before this training, not after it.
     check_arch(params.certify.arch, num_classes=classes, shape=training.shape)
-    networks.use_all_gpus("stages.train_core", run, settings=core.train, method=methods.standard())
+    networks.use_all_gpus("stages.train_core", run, settings=core.train, method=standard.method())
     network, summary = networks.train(
         params,
         run,
@@ -24,7 +24,7 @@ def train_core(params: Params, run: StageRun) -> dict:
         arch=core.arch,
         settings=core.train,
         sigma=0.0,
-        method=methods.standard(),
+        method=standard.method(),
         training=training,
         num_classes=classes,
     )

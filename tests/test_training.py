@@ -13,7 +13,7 @@ from aces.data import TrainSet
 from aces.errors import InputError
 from aces.networks import fingerprint
 from aces.runtime import Runtime
-from aces.training import Loss, Method, methods, train_network
+from aces.training import Loss, Method, methods, standard, train_network
 from aces.training.augment import crop, draw_views
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import FolderSource, random_box
@@ -91,7 +91,7 @@ def test_it_learns(digits, tmp_path):
         fresh(),
         training,
         tmp_path,
-        method=methods.standard(),
+        method=standard.method(),
         settings=settings(epochs=5),
         on_epoch=lambda epoch, metrics: history.append((epoch, metrics)),
     )

@@ -8,10 +8,10 @@ from torch import nn
 from aces import params
 from aces.data import TrainSet
 from aces.runtime import Runtime
-from aces.training import Method, methods
+from aces.training import Method, standard
 from aces.training.concerns import network_concerns, prediction_concerns, settings_concerns
 
-STANDARD = methods.standard()
+STANDARD = standard.method()
 
 
 def test_a_batch_larger_than_the_dataset_and_few_steps_are_noticed():

@@ -15,7 +15,7 @@ from aces.errors import InputError
 from aces.networks import fingerprint
 from aces.runtime import Runtime
 from aces.tracking import StageRun
-from aces.training import Method, methods, train_network
+from aces.training import Method, methods, standard, train_network
 from aces.training.distributed import Group
 from aces.training.loop import images_per_step
 from stages.shared import use_all_gpus
@@ -31,7 +31,7 @@ SETTINGS = params.Train(
 )
 SMOOTHADV = params.SmoothAdv(sigma=0.1, attack="pgd", steps=2, draws=2, epsilon=0.25, warmup=1)
 METHODS = {
-    "standard": methods.standard(),
+    "standard": standard.method(),
     "smoothadv": Method("smoothadv", methods.LOSSES["smoothadv"], SMOOTHADV),
 }
 
@@ -155,7 +155,7 @@ def test_two_processes_go_on_after_a_kill(two, tmp_path):
 
 def test_a_batch_that_the_processes_cannot_share_is_refused():
     with pytest.raises(InputError, match="train.batch=64: expected a multiple of 3"):
-        images_per_step(SETTINGS, methods.standard(), count=1000, group=Group(rank=0, size=3))
+        images_per_step(SETTINGS, standard.method(), count=1000, group=Group(rank=0, size=3))
 
 
 if __name__ == "__main__":

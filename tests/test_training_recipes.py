@@ -9,7 +9,7 @@ from aces import params
 from aces.data import TrainSet
 from aces.networks import fingerprint
 from aces.runtime import Runtime
-from aces.training import methods, train_network
+from aces.training import Method, methods, train_network
 from aces.training.batches import Batch, cross_entropy
 from aces.training.macer import loss as macer_loss
 from aces.training.muon import QUINTIC, Muon, orthogonalize
@@ -182,7 +182,7 @@ def fit(scratch, settings: params.Train = FAST, on_epoch=None) -> nn.Module:
         a_network(),
         stripes(),
         settings=settings,
-        method=methods.Method("gaussian", methods.LOSSES["gaussian"]),
+        method=Method("gaussian", methods.LOSSES["gaussian"]),
         sigma=0.1,
         seed=0,
         title="test",

@@ -12,7 +12,7 @@ from aces.data import TrainSet
 from aces.errors import InputError
 from aces.networks import fingerprint
 from aces.runtime import Runtime
-from aces.training import Loss, Method, methods, train_network
+from aces.training import Batch, Loss, Method, methods, train_network
 from aces.training.curve import CurveFile
 
 SETTINGS = params.Train(epochs=3, batch=16, lr=0.1)
@@ -230,7 +230,7 @@ def test_the_example_trains_and_penalises_disagreement(tmp_path):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     image = torch.rand((4, 1, 8, 8), generator=torch.Generator().manual_seed(0))
-    batch = methods.Batch(image, torch.tensor([0, 1, 2, 0]))
+    batch = Batch(image, torch.tensor([0, 1, 2, 0]))
 
     def value(weight: float, sigma: float) -> float:
         generator = torch.Generator().manual_seed(0)

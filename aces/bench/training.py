@@ -23,7 +23,7 @@ from aces import data, networks
 from aces.data import EvalSet, TrainSet, info, to_tensor
 from aces.params import Params, Train
 from aces.runtime import Runtime
-from aces.training import Method, methods, train_network
+from aces.training import Method, methods, standard, train_network
 from aces.training.distributed import choose_device
 
 IMAGES, EPOCHS, SIGMA = 4096, 3, 0.25
@@ -78,7 +78,7 @@ def measure_to_accuracy(params: Params, *, device: str = "auto") -> dict:
     """
     prepared = data.prepare(params.dataset, TEST_IMAGES)
     roles: dict[str, tuple[str, Train, Method, float]] = {
-        "core": (params.core.arch, params.core.train, methods.standard(), 0.0),
+        "core": (params.core.arch, params.core.train, standard.method(), 0.0),
         "certify": (
             params.certify.arch,
             params.certify.train,

@@ -11,7 +11,7 @@ from aces.data import TrainSet, to_tensor
 from aces.params import Train
 from aces.runtime import Runtime
 from aces.training import distributed
-from aces.training.methods import Method
+from aces.training.method import Method
 from aces.training.sources import training_images
 
 FEW_STEPS = 100  # below this a network has hardly begun to learn

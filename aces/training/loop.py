@@ -21,7 +21,7 @@ from aces.training import distributed
 from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 from aces.training.checkpoint import Checkpoint, State, code_digest, training_key
 from aces.training.distributed import Group
-from aces.training.methods import Method
+from aces.training.method import Method
 from aces.training.optimizers import autocast, make_optimizer
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import mirrors, open_source

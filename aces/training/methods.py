@@ -8,42 +8,23 @@ ones have a file each in this package. A function of one's own is named in param
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aces import extension, params
 from aces.errors import InputError
-from aces.training import consistency, gaussian, macer, smoothadv
-from aces.training import standard as _standard
-from aces.training.batches import Batch, Loss
-
-__all__ = ["LOSSES", "Batch", "Loss", "Method", "resolve", "standard"]
+from aces.training import consistency, gaussian, macer, smoothadv, standard
+from aces.training.batches import Loss
+from aces.training.method import Method
 
 Settings = params.SmoothAdv | params.Macer | params.Consistency
 
 LOSSES: dict[str, Callable[..., Loss]] = {
-    "standard": _standard.loss,
+    "standard": standard.loss,
     "gaussian": gaussian.loss,
     "smoothadv": smoothadv.loss,
     "macer": macer.loss,
     "consistency": consistency.loss,
 }
-
-
-@dataclass(frozen=True)
-class Method:
-    """A loss and its settings. Name, settings and source identify the method in a checkpoint."""
-
-    name: str
-    loss: Callable[..., Loss]
-    settings: Any = None
-    split: int = 1  # the images of a batch are taken in so many steps
-    source: str | None = None  # an own method: the sha256 of the file its function comes from
-
-
-def standard() -> Method:
-    """The core network's: no noise."""
-    return Method("standard", _standard.loss)
 
 
 def resolve(certify: params.Certify, sigma: float) -> Method:

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from aces.training.batches import Batch, Loss, cross_entropy
+from aces.training.method import Method
 
 
 def loss(
@@ -11,3 +12,7 @@ def loss(
 ) -> Loss:
     logits = network(batch.image).float()
     return Loss(cross_entropy(logits, batch), logits)
+
+
+def method() -> Method:
+    return Method("standard", loss)
