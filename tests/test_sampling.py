@@ -8,9 +8,15 @@ from torch import nn
 import odd_networks
 from aces.errors import InputError
 from aces.rule.counts import BINS, Round, Settings, write_counts
-from aces.sampling import count
-from aces.sampling.noise import generator
+from aces.sampling import forward
+from aces.sampling.batches import Job, batches
+from aces.sampling.forward import OnnxNetwork, TorchNetwork
+from aces.sampling.lattice import lattice
+from aces.sampling.noise import generator, stream_of
+from aces.sampling.plan import NOISES
+from aces.sampling.tally import entropy
 from aces.sampling.units import Piece, Unit
+from naive_noise import noise
 from sampled import sample
 
 SETTINGS = dict(
@@ -39,11 +45,29 @@ def written(tmp_path, counts) -> bytes:
     return (tmp_path / "counts.npz").read_bytes()
 
 
+def naive_images(image, stream, *, settings, n):
+    """Noisy copies of an image: by the slow twin of the exact noise, or by torch's generator, which
+    the sampler asks for 64 draws at a time.
+    """
+    if settings.noise == "exact":
+        steps = lattice(settings.sigma)
+        base = image.numpy().astype(np.int64).reshape(-1) << steps.refinement
+        z = [base + noise(steps, stream, draw=draw, pixels=len(base)) for draw in range(n)]
+        noisy = np.array(z, dtype=np.float32) / np.float32(steps.scale)
+        return torch.from_numpy(noisy).reshape(n, *image.shape)
+    source = generator(stream)
+    parts = [
+        torch.empty(min(64, n - start), *image.shape).normal_(0, settings.sigma, generator=source)
+        for start in range(0, n, 64)
+    ]
+    return image.float() / 255 + torch.cat(parts)
+
+
 def naive_draws(network, image, *, settings, index, round, n):
-    """Class and score of each draw, one network call a draw, entropy in float64."""
-    pairs = []
+    """Class, score and doubt of each draw, one network call per draw, in float64."""
+    found = []
     for start in range(0, n, settings.chunk):
-        noise = generator(
+        stream = stream_of(
             seed=settings.seed,
             model=settings.model,
             index=index,
@@ -51,24 +75,21 @@ def naive_draws(network, image, *, settings, index, round, n):
             chunk=start // settings.chunk,
         )
         size = min(settings.chunk, n - start)
-        # 64 draws a batch is how the sampler asks the generator for its numbers.
-        parts = [
-            torch.empty(min(64, size - place), *odd_networks.SHAPE).normal_(
-                0, settings.sigma, generator=noise
-            )
-            for place in range(0, size, 64)
-        ]
-        for eps in torch.cat(parts):
+        for noisy in naive_images(image, stream, settings=settings, n=size):
             with torch.inference_mode():
-                p = torch.softmax(network(image.float()[None] / 255 + eps).double(), dim=1)[0]
+                logits = network(noisy[None])[0].double()
+            p = torch.softmax(logits, dim=0)
+            first, second = logits.sort(descending=True).values[:2]
             score = float(-(p * p.log()).sum() / np.log(len(p)))
-            pairs.append((int(p.argmax()), score))
-    return pairs
+            found.append((int(p.argmax()), score, float(1 / (1 + first - second))))
+    return found
 
 
-def test_counts_are_those_of_a_naive_loop():
+@pytest.mark.parametrize("noise", NOISES)
+def test_counts_are_those_of_a_naive_loop(noise):
     network, images, index = NETWORK, odd_networks.images(2), [40, 20]
-    counts = draw(images=images, index=index, label=[1, 2])
+    counts = draw(images=images, index=index, label=[1, 2], noise=noise)
+    assert counts.settings.noise == noise
     assert counts.index.tolist() == index and counts.label.tolist() == [1, 2]
     for image in range(2):
         drawn = {
@@ -82,18 +103,18 @@ def test_counts_are_those_of_a_naive_loop():
             )
             for round, n in ((Round.GUESS, 30), (Round.BOUND, 150), (Round.PREDICT, 80))
         }
-        guess = np.bincount([label for label, _ in drawn[Round.GUESS]]).argmax()
+        guess = np.bincount([label for label, _, _ in drawn[Round.GUESS]]).argmax()
         assert counts.guess[image] == guess
-        for round, pairs in drawn.items():
+        for round, found in drawn.items():
             np.testing.assert_array_equal(
                 counts.classes[round, image],
-                np.bincount([label for label, _ in pairs], minlength=odd_networks.CLASSES),
+                np.bincount([label for label, _, _ in found], minlength=odd_networks.CLASSES),
             )
-            check_histogram(counts.score[round, image], [score for _, score in pairs])
-        check_histogram(
-            counts.joint_score[Round.BOUND, image],
-            [score for label, score in drawn[Round.BOUND] if label == guess],
-        )
+            guessed = [each for each in found if each[0] == guess and round != Round.GUESS]
+            for name, draws in (("", found), ("joint_", guessed)):
+                for column, values in ((1, f"{name}score"), (2, f"{name}doubt")):
+                    histogram = getattr(counts, values)[round, image]
+                    check_histogram(histogram, [each[column] for each in draws])
 
 
 def check_histogram(histogram, scores):
@@ -189,24 +210,96 @@ def test_selection_network_scores_the_same_draws():
     assert counts.settings.model != draw(network, images, num_classes=2).settings.model
 
 
-def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours():
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours(noise):
     """243 values an image, no multiple of 16: torch's noise then depends on how a request is cut."""
     pixels = torch.zeros((3, 3, 9, 9))
-    settings = Settings(sigma=0.5, n0=1, n=100, n_predict=0, seed=0, chunk=100, model="none")
+    settings = Settings(
+        sigma=0.5, n0=1, n=100, n_predict=0, seed=0, chunk=100, model="none", noise=noise
+    )
 
     def noisy(images) -> np.ndarray:
         unit = Unit(Round.BOUND, tuple(Piece(image, 0, 100) for image in images))
-        job = count.Job(unit, pixels[images], np.array(images), np.zeros(len(images), np.int64))
-        return torch.cat(
-            [
-                batch.clone()
-                for batch in count._batches(job, pixels[images], size=64, settings=settings)
-            ]
-        ).numpy()
+        job = Job(unit, pixels[images], np.array(images), np.zeros(len(images), np.int64))
+        made = [
+            batch.draws[: batch.used].clone()
+            for batch in batches(job, settings, size=64, device=torch.device("cpu"))
+        ]
+        return torch.cat(made).numpy()
 
     together = noisy([0, 1, 2]).reshape(3, 100, 3, 9, 9)
     for image in range(3):
         np.testing.assert_array_equal(together[image], noisy([image]))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_every_batch_has_the_same_size(noise, monkeypatch):
+    """The rows of the last batch that no draw needs are filled up, and not counted."""
+    sizes = []
+    real = OnnxNetwork.open
+
+    def opened(self, device):
+        forward = real(self, device)
+        return lambda x: sizes.append(len(x)) or forward(x)
+
+    monkeypatch.setattr(OnnxNetwork, "open", opened)
+    counts = draw(odd_networks.convolutional(seed=9), noise=noise)
+    assert set(sizes[-10:]) == {64} and counts.draws.sum() == 3 * (30 + 150 + 80)
+
+
+class Corner(nn.Module):
+    """Its logits are a view of its input: two pixels."""
+
+    def forward(self, x):
+        return x[:, 0, 0, :2]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_logits_that_are_a_view_of_the_input_are_counted_before_it_changes(noise, monkeypatch):
+    """Each pixel is as often the larger one; were batches counted after the buffer was used again,
+    the last batch would be counted several times.
+    """
+    network, images = Corner(), torch.full((1, 1, 2, 2), 128, dtype=torch.uint8)
+    options = dict(num_classes=2, n0=1, n=2000, n_predict=0, chunk=2000, noise=noise)
+    monkeypatch.setattr(TorchNetwork, "open", lambda self, device: lambda x: [x[:, 0, 0, :2]])
+    monkeypatch.setattr(forward, "OnnxNetwork", None)  # torch runs the network
+    viewed = draw(network, images, **options)
+    monkeypatch.setattr(TorchNetwork, "open", lambda self, device: lambda x: [x[:, 0, 0, :2] + 0])
+    copied = draw(Corner(), images, **options)
+    np.testing.assert_array_equal(viewed.score, copied.score)
+    assert (viewed.score[Round.BOUND] > 0).sum() > 100
+
+
+def test_a_score_of_the_users_own():
+    """Twice the entropy of a network of four classes is the entropy to base two, cut at one."""
+    counts, own = draw(), draw(score=half_entropy)
+    assert own.settings.score == "test_sampling:half_entropy"
+    np.testing.assert_array_equal(own.doubt, counts.doubt)
+    np.testing.assert_array_equal(own.classes, counts.classes)
+    np.testing.assert_array_equal(own.score[:, :, 501:].sum(), 0)
+    for theta in range(2, 500, 50):  # half the entropy is at most theta / 2
+        below, expected = (
+            each.score[..., : place + 1].sum()
+            for each, place in ((own, theta), (counts, 2 * theta))
+        )
+        assert abs(int(below) - int(expected)) <= 1
+
+
+def half_entropy(logits):
+    return entropy(logits) / 2
+
+
+@pytest.mark.parametrize(
+    "score, message",
+    [
+        (lambda logits: logits.max(dim=1).values + 5, r"gives .*: expected values in \[0, 1\]"),
+        (lambda logits: logits, r"gives \(64, 4\) for logits of shape \(64, 4\)"),
+        (lambda logits: None, "gives NoneType"),
+    ],
+)
+def test_a_score_that_is_none_is_refused(score, message):
+    with pytest.raises(InputError, match=message):
+        draw(score=score, n0=64)
 
 
 def test_nan_and_infinite_logits_are_invalid_draws():
@@ -275,6 +368,8 @@ def test_small_chunks_of_several_images_share_a_batch():
         (dict(n=-1), "n=-1"),
         (dict(chunk=0), "chunk=0"),
         (dict(seed=-1), "seed=-1"),
+        (dict(noise="pink"), "noise='pink': expected one of exact, float"),
+        (dict(sigma=64.0), "sigma=64.0: exact noise needs a sigma from"),
         (dict(precision="float8"), "precision='float8': expected one of float32"),
         (dict(engine="spark"), "engine='spark': expected one of local, ray"),
         (dict(workers=0), "workers=0"),

@@ -10,13 +10,13 @@ import torch
 from scipy import stats
 
 from aces.rule.counts import Round
-from aces.sampling.noise import generator
+from aces.sampling.noise import generator, stream_of
 
 KEY = dict(seed=3, model="a" * 64, index=20, round=Round.BOUND, chunk=7)
 
 
 def draw(size=4096, **changes):
-    return torch.empty(size).normal_(generator=generator(**KEY | changes)).numpy()
+    return torch.empty(size).normal_(generator=generator(stream_of(**KEY | changes))).numpy()
 
 
 def test_the_same_key_gives_the_same_noise():
@@ -56,7 +56,9 @@ def test_the_key_fills_the_whole_state_of_the_mersenne_twister():
     twister = np.random.MT19937()
     twister.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
     expected = (twister.random_raw(2000) & (2**24 - 1)) / 2**24
-    assert np.array_equal(torch.rand(2000, generator=generator(**KEY)).double().numpy(), expected)
+    assert np.array_equal(
+        torch.rand(2000, generator=generator(stream_of(**KEY))).double().numpy(), expected
+    )
 
 
 def test_noise_is_standard_normal():
@@ -95,6 +97,6 @@ def test_first_values_of_many_chunks_are_standard_normal():
 
 
 def test_sigma_scales_the_same_noise():
-    one = torch.empty(64).normal_(0.0, 1.0, generator=generator(**KEY))
-    half = torch.empty(64).normal_(0.0, 0.5, generator=generator(**KEY))
+    one = torch.empty(64).normal_(0.0, 1.0, generator=generator(stream_of(**KEY)))
+    half = torch.empty(64).normal_(0.0, 0.5, generator=generator(stream_of(**KEY)))
     torch.testing.assert_close(half, one / 2)

@@ -9,7 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aces.rule.counts import BINS
-from aces.sampling.tally import Tally, bins, core_probability, entropy, split, width
+from aces.sampling.kernels import bin_of
+from aces.sampling.tally import (
+    CompiledTally,
+    TorchTally,
+    bins,
+    core_probability,
+    doubts,
+    entropy,
+    split,
+    width,
+)
+
+TALLIES = [CompiledTally, TorchTally]
 
 EDGES = [i / BINS for i in range(BINS + 1)]
 
@@ -24,7 +36,11 @@ def test_bins_are_exact_at_and_beside_every_edge(shift):
     scores = np.array(EDGES, dtype=np.float32)
     if shift:
         scores = np.nextafter(scores, np.float32(2 * shift)).clip(0, 1)
-    assert bins(torch.from_numpy(scores)).tolist() == [naive_bin(float(score)) for score in scores]
+    expected = [naive_bin(float(score)) for score in scores]
+    assert bins(torch.from_numpy(scores)).tolist() == expected
+    assert [bin_of(float(score)) for score in scores] == expected
+    exact = np.array(EDGES) if not shift else np.nextafter(EDGES, 2.0 * shift).clip(0, 1)
+    assert [bin_of(score) for score in exact] == [naive_bin(score) for score in exact]
 
 
 def test_cumulated_bins_count_the_scores_below_any_theta():
@@ -58,60 +74,75 @@ def test_entropy_is_that_of_float64_and_within_0_and_1(logits):
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-def tally(logits, *, guess=(0,), row=None, selection=None, num_classes):
-    counter = Tally(torch.tensor(guess), num_classes=num_classes)
+def made(kind, guess, *, num_classes):
+    guess = np.array(guess) if kind is CompiledTally else torch.tensor(guess)
+    return kind(guess, num_classes=num_classes)
+
+
+def tally(kind, logits, *, guess=(0,), row=None, selection=None, num_classes):
+    counter = made(kind, guess, num_classes=num_classes)
     row = torch.zeros(len(logits), dtype=torch.int64) if row is None else row
+    row = row.numpy() if kind is CompiledTally else row
     counter.add(row, logits, *([] if selection is None else [selection]))
     return split(counter.counts(), num_classes=num_classes)
 
 
-def test_tally_is_the_naive_count():
+def test_doubt_is_1_for_a_tie_and_falls_with_the_margin():
+    logits = torch.tensor([[2.0, 2.0, 0.0], [1.0, 4.0, 3.0], [0.0, -9.0, 9.0], [3e38, -3e38, 0.0]])
+    found = doubts(logits)
+    assert found[:3].tolist() == [1.0, 0.5, 0.1] and 0 < found[3] < 1e-38
+
+
+@pytest.mark.parametrize("kind", TALLIES)
+def test_tally_is_the_naive_count(kind):
     generator = torch.Generator().manual_seed(1)
     logits = 3 * torch.randn(400, 5, generator=generator)
     logits[::50, 2] = float("nan")
     logits[1::50, 3] = float("inf")
     logits[2::50, 4] = -float("inf")
+    logits[3::50] = 1.0  # ties: the first class, doubt 1
     row = torch.randint(3, (400,), generator=generator)
     guess = [4, 0, 2]
-    classes, scores, joint, invalid = tally(logits, guess=guess, row=row, num_classes=5)
+    found = tally(kind, logits, guess=guess, row=row, num_classes=5)
 
-    expected = (
-        np.zeros((3, 5), int),
-        np.zeros((3, BINS + 1), int),
-        np.zeros((3, BINS + 1), int),
-        np.zeros(3, int),
-    )
-    for image, values in zip(row.tolist(), logits):
+    shapes = [(3, 5), *[(3, BINS + 1)] * 4, (3,)]
+    classes, score, doubt, joint_score, joint_doubt, invalid = expected = [
+        np.zeros(shape, int) for shape in shapes
+    ]
+    for image, values in zip(row.tolist(), logits, strict=True):
         if not values.isfinite().all():
-            expected[3][image] += 1
+            invalid[image] += 1
             continue
-        label, place = int(values.argmax()), naive_bin(entropy(values[None]).item())
-        expected[0][image, label] += 1
-        expected[1][image, place] += 1
-        expected[2][image, place] += label == guess[image]
-    assert invalid.sum() == 24
-    for found, right in zip((classes, scores, joint, invalid), expected):
-        np.testing.assert_array_equal(found, right)
+        first, second = sorted(map(float, values))[:-3:-1]
+        label = int(values.argmax())
+        places = naive_bin(entropy(values[None]).item()), naive_bin(1 / (1 + first - second))
+        classes[image, label] += 1
+        for counts, place in zip((score, doubt), places, strict=True):
+            counts[image, place] += 1
+        for counts, place in zip((joint_score, joint_doubt), places, strict=True):
+            counts[image, place] += label == guess[image]
+    assert invalid.sum() == 24 and doubt[:, BINS].sum() >= 8
+    for counts, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(counts, right)
 
 
-def test_tally_of_a_selection_network_bins_the_probability_of_the_core():
+@pytest.mark.parametrize("kind", TALLIES)
+def test_tally_of_a_selection_network_bins_the_probability_of_the_core(kind):
     selection = torch.tensor([[0.0, 0.0], [9.0, -9.0], [-200.0, 200.0], [float("nan"), 0.0]])
-    classes, scores, joint, invalid = tally(
-        torch.tensor([[1.0, 0.0]] * 4), selection=selection, num_classes=2
-    )
+    counts = tally(kind, torch.tensor([[1.0, 0.0]] * 4), selection=selection, num_classes=2)
     assert core_probability(selection[:1]).item() == 0.5
-    assert (
-        np.flatnonzero(scores[0]).tolist() == [0, 500, BINS]
-        and invalid[0] == 1
-        and classes[0].tolist() == [3, 0]
-    )
+    assert np.flatnonzero(counts.score[0]).tolist() == [0, 500, BINS]
+    assert counts.invalid[0] == 1 and counts.classes[0].tolist() == [3, 0]
+    assert counts.doubt[0, 500] == 3
 
 
-def test_parts_add_up():
+@pytest.mark.parametrize("kind", TALLIES)
+def test_parts_add_up(kind):
     logits = torch.randn(100, 4, generator=torch.Generator().manual_seed(2))
-    whole, parts = Tally(torch.tensor([1]), num_classes=4), Tally(torch.tensor([1]), num_classes=4)
-    whole.add(torch.zeros(100, dtype=torch.int64), logits)
+    whole, parts = made(kind, [1], num_classes=4), made(kind, [1], num_classes=4)
+    rows = np.zeros(100, dtype=np.int64) if kind is CompiledTally else torch.zeros(100).long()
+    whole.add(rows, logits)
     for part in logits.split(33):
-        parts.add(torch.zeros(len(part), dtype=torch.int64), part)
+        parts.add(rows[: len(part)], part)
     np.testing.assert_array_equal(whole.counts(), parts.counts())
     assert whole.counts().shape == (1, width(4))

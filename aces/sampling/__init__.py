@@ -4,6 +4,15 @@ from aces.sampling.anytime import Answer, certify_at, predict
 from aces.sampling.clean import classes_of
 from aces.sampling.images import Images
 from aces.sampling.plan import DrawPlan
-from aces.sampling.sampler import sample
+from aces.sampling.sampler import rounding_distance, sample
 
-__all__ = ["Answer", "DrawPlan", "Images", "certify_at", "classes_of", "predict", "sample"]
+__all__ = [
+    "Answer",
+    "DrawPlan",
+    "Images",
+    "certify_at",
+    "classes_of",
+    "predict",
+    "rounding_distance",
+    "sample",
+]

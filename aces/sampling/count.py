@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,27 +11,15 @@ from torch import Tensor
 
 from aces.errors import InputError
 from aces.rule.counts import Settings
+from aces.sampling.batches import Job, batches, rows_of
 from aces.sampling.forward import Forward, Network, opened
-from aces.sampling.images import as_floats
-from aces.sampling.noise import generator
-from aces.sampling.tally import Tally
-from aces.sampling.units import Unit
+from aces.sampling.tally import CompiledTally, Score, TorchTally
 
-_BLOCK = 2048  # draws whose logits are counted together
+_BLOCK = 2048  # draws whose logits torch counts together
 
 
 class Stopped(Exception):
     """Nobody waits for the unit any more."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A unit with the images it is about."""
-
-    unit: Unit
-    images: Tensor  # (G, C, H, W) uint8, or float in [0, 1]
-    index: np.ndarray  # (G,) their places in the test set, which key the noise
-    guess: np.ndarray  # (G,) their guessed classes, -1 in round GUESS
 
 
 @dataclass(frozen=True)
@@ -41,6 +29,7 @@ class Counter:
     network: Network
     settings: Settings
     num_classes: int
+    score: Score | None = None  # of the user's own
 
     def open(self, device: torch.device) -> Callable[[Job, threading.Event], np.ndarray]:
         here = self.network.backend_on(device)
@@ -56,74 +45,51 @@ class Counter:
     def _count(
         self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
     ) -> np.ndarray:
-        """(G, width) counts of a unit, a row for each image; see `aces.sampling.tally`. Raises
+        """(G, width) counts of a unit, one row for each image; see `aces.sampling.tally`. Raises
         Stopped once `stop` is set.
         """
-        pixels, guess = as_floats(job.images.to(device)), torch.from_numpy(job.guess).to(device)
-        tally = Tally(guess, num_classes=self.num_classes)
-        row = torch.repeat_interleave(
-            *(torch.tensor(column, device=device) for column in zip(*_rows(job.unit)))
+        # Float noise is for comparison with earlier versions, so it is counted as they did.
+        compiled = device.type == "cpu" and self.settings.noise == "exact"
+        return (self._count_compiled if compiled else self._count_by_torch)(
+            job, forward, device, stop
         )
-        made = counted = 0
-        logits = []
-        for draws in _batches(job, pixels, size=self.network.batch, settings=self.settings):
+
+    def _count_compiled(
+        self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
+    ) -> np.ndarray:
+        tally = CompiledTally(job.guess, num_classes=self.num_classes, score=self.score)
+        rows, made = rows_of(job.unit), 0
+        for batch in batches(job, self.settings, size=self.network.batch, device=device):
             if stop.is_set():
                 raise Stopped
-            logits.append(forward(draws))
-            made += len(draws)
+            logits = [each[: batch.used] for each in forward(batch.draws)]
+            tally.add(rows[made : made + batch.used], *logits)
+            made += batch.used
+        return tally.counts()
+
+    def _count_by_torch(
+        self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
+    ) -> np.ndarray:
+        guess = torch.from_numpy(job.guess).to(device)
+        tally = TorchTally(guess, num_classes=self.num_classes, score=self.score)
+        rows = torch.from_numpy(rows_of(job.unit)).to(device)
+        made = counted = 0
+        logits = []
+        for batch in batches(job, self.settings, size=self.network.batch, device=device):
+            if stop.is_set():
+                raise Stopped
+            found = [each[: batch.used] for each in forward(batch.draws)]
+            logits.append([_kept(each, batch.draws) for each in found])
+            made += batch.used
             if made - counted >= _BLOCK or made == job.unit.draws:
-                tally.add(row[counted:made], *map(torch.cat, zip(*logits)))
+                tally.add(rows[counted:made], *map(torch.cat, zip(*logits, strict=True)))
                 counted, logits = made, []
         return tally.counts()
 
 
-def _rows(unit: Unit) -> list[tuple[int, int]]:
-    """(row of its image in the tally, draws) of each piece."""
-    rows = {image: row for row, image in enumerate(unit.images)}
-    return [(rows[piece.image], piece.draws) for piece in unit.pieces]
-
-
-def _batches(job: Job, pixels: Tensor, *, size: int, settings: Settings) -> Iterator[Tensor]:
-    """Noisy copies of the images, piece after piece, in batches of `size` that share one buffer;
-    one may hold several pieces.
+def _kept(logits: Tensor, draws: Tensor) -> Tensor:
+    """Logits that stay as they are when the draws are overwritten: some networks return a view of
+    their input.
     """
-    batch = torch.empty((min(size, job.unit.draws), *pixels.shape[1:]), device=pixels.device)
-    filled = 0
-    for draws in _blocks(job, pixels, size=size, settings=settings):
-        if filled == 0 and len(draws) == len(batch):
-            yield draws
-            continue
-        while len(draws):
-            step = min(len(draws), len(batch) - filled)
-            batch[filled : filled + step] = draws[:step]
-            filled, draws = filled + step, draws[step:]
-            if filled == len(batch):
-                yield batch
-                filled = 0
-    if filled:
-        yield batch[:filled]
-
-
-def _blocks(job: Job, pixels: Tensor, *, size: int, settings: Settings) -> Iterator[Tensor]:
-    """The noisy copies in blocks of at most `size`, in a buffer that is used again.
-
-    A piece's noise comes from its own generator, in blocks counted from its own start: how a
-    request is cut can change what torch draws, and a piece's draws must not depend on its
-    neighbours.
-    """
-    block = torch.empty((min(size, job.unit.draws), *pixels.shape[1:]), device=pixels.device)
-    for piece, (row, draws) in zip(job.unit.pieces, _rows(job.unit)):
-        noise = generator(
-            seed=settings.seed,
-            model=settings.model,
-            index=int(job.index[row]),
-            round=job.unit.round,
-            chunk=piece.chunk,
-            device=pixels.device,
-        )
-        for start in range(0, draws, size):
-            yield (
-                block[: min(size, draws - start)]
-                .normal_(0.0, settings.sigma, generator=noise)
-                .add_(pixels[row])
-            )
+    same = logits.untyped_storage().data_ptr() == draws.untyped_storage().data_ptr()
+    return logits.clone() if same else logits

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from aces import console
@@ -15,14 +17,16 @@ from aces.errors import InputError
 from aces.rule.counts import BINS, Round, Settings
 from aces.runtime import Runtime, Stopped
 from aces.runtime import devices as devices_of
-from aces.sampling.count import Counter, Job
+from aces.sampling.batches import Job
+from aces.sampling.count import Counter
 from aces.sampling.forward import hash_of, prepare
 from aces.sampling.images import Images, as_numbers, check_index
+from aces.sampling.lattice import lattice
 from aces.sampling.local import LocalEngine
 from aces.sampling.plan import DrawPlan
 from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
-from aces.sampling.tally import split, width
+from aces.sampling.tally import Score, split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES = {"local": LocalEngine, "ray": RayEngine}
@@ -41,6 +45,7 @@ def open_drawing(
     runtime: Runtime,
     index=None,
     select: nn.Module | None = None,
+    score: Score | None = None,
 ) -> Iterator["Drawing"]:
     """Check everything, prepare the network, start the workers; see `aces.sampling.sample`."""
     images = Images.of(images)
@@ -67,9 +72,11 @@ def open_drawing(
         model=hash_of(network, select),
         precision=plan.precision,
         backend=prepared.backend,
-        score="entropy" if select is None else "network",
+        score=_score_name(select, score),
+        noise=plan.noise,
+        tv=_distance(plan, math.prod(images.shape), devices[0]),
     )
-    counter = Counter(prepared, settings, int(num_classes))
+    counter = Counter(prepared, settings, int(num_classes), score)
     rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
     about = _about(counter, images.pixels, index, rows=rows)
     total = len(images) * plan.draws
@@ -109,8 +116,7 @@ class Drawing:
         self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
         histograms = (len(Round), count, BINS + 1)
         self.score, self.joint_score = np.zeros((2, *histograms), dtype=np.int64)
-        # The doubt is not counted yet: the score takes its place.
-        self.doubt, self.joint_doubt = self.score, self.joint_score
+        self.doubt, self.joint_doubt = np.zeros((2, *histograms), dtype=np.int64)
         self.invalid = np.zeros((len(Round), count), dtype=np.int64)
         self.guess = np.full(count, -1, dtype=np.int64)
 
@@ -165,14 +171,10 @@ class Drawing:
         return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
 
     def _add(self, unit: Unit, table: np.ndarray) -> None:
-        classes, score, joint, invalid = split(table, num_classes=self.num_classes)
-        assert classes.sum() + invalid.sum() == score.sum() + invalid.sum() == unit.draws, (
-            "a draw was lost"
-        )
-        self.classes[unit.round, unit.images] += classes
-        self.score[unit.round, unit.images] += score
-        self.invalid[unit.round, unit.images] += invalid
-        self.joint_score[unit.round, unit.images] += joint
+        counts = split(table, num_classes=self.num_classes)
+        assert counts.classes.sum() + counts.invalid.sum() == unit.draws, "a draw was lost"
+        for name, values in counts._asdict().items():
+            getattr(self, name)[unit.round, unit.images] += values
 
 
 def scratch_key(about: dict) -> str:
@@ -192,3 +194,21 @@ def _about(counter: Counter, images: Tensor, index: np.ndarray, *, rows: int) ->
         "batch": counter.network.batch,
         "rows": rows,
     }
+
+
+def _score_name(select: nn.Module | None, score: Score | None) -> str:
+    """The score as the counts name it: entropy, network, or package.module:function."""
+    if score is not None:
+        if select is not None:
+            raise InputError("select and score are both given: expected one of them")
+        return f"{score.__module__}:{getattr(score, '__qualname__', type(score).__qualname__)}"
+    return "entropy" if select is None else "network"
+
+
+def _distance(plan: DrawPlan, pixels: int, device: torch.device) -> float:
+    """The total-variation distance of one noisy image's law from the exact one, rounded up."""
+    if plan.noise == "float":
+        return 0.0
+    steps = lattice(plan.sigma)
+    tables = steps.direct if device.type == "cpu" else steps.alias
+    return math.nextafter(pixels * tables.tv, 1.0)

@@ -11,7 +11,7 @@ from aces.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images that were checked: (N, C, H, W) on the CPU, uint8, or float32 in [0, 1]."""
+    """Images that were checked: (N, C, H, W) on the CPU, uint8, or float32 or float64 in [0, 1]."""
 
     pixels: Tensor
 
@@ -34,7 +34,7 @@ class Images:
 
 def as_floats(pixels: Tensor) -> Tensor:
     """Pixels in [0, 1] as float32."""
-    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels
+    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float()
 
 
 def as_numbers(name: str, values, images: int) -> np.ndarray:
@@ -73,4 +73,4 @@ def _checked(images: np.ndarray | Tensor) -> Tensor:
             f"images with values from {low:g} to {high:g}: expected floats in [0, 1]; divide by 255, or give "
             "uint8 (normalisation belongs inside the network)"
         )
-    return images.float()
+    return images if images.dtype == torch.float64 else images.float()

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from aces.runtime import cores
-from aces.sampling.count import Counter, Job
+from aces.sampling.batches import Job
+from aces.sampling.count import Counter
 
 
 class LocalEngine:

@@ -8,7 +8,7 @@ from aces.errors import InputError
 from aces.params import Adaptive
 
 CHUNK = 1000
-NOISES = ("float",)
+NOISES = ("exact", "float")
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
@@ -26,7 +26,7 @@ class DrawPlan:
     n_predict: int = 0  # draws of their own for PREDICT; 0: it uses the n draws
     seed: int = 0
     chunk: int = CHUNK  # draws that share one random stream; also the smallest unit of work
-    noise: str = "float"
+    noise: str = "exact"  # whole numbers on a lattice; "float": as earlier versions, for comparison
     precision: str = "float32"
     adaptive: Adaptive | None = None  # stop an image early once more draws change no answer
 

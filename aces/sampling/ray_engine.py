@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from aces.errors import InputError
-from aces.sampling.count import Counter, Job
+from aces.sampling.batches import Job
+from aces.sampling.count import Counter
 
 _RETRIES = 20  # of a task whose worker was lost
 

@@ -15,9 +15,12 @@ from aces.params import Adaptive
 from aces.rule.counts import Counts, Looks, Round
 from aces.rule.stopping import LookBook, Stopping
 from aces.runtime import Runtime
+from aces.sampling import noise
 from aces.sampling.drawing import Drawing, open_drawing
 from aces.sampling.images import Images, as_numbers
+from aces.sampling.lattice import lattice
 from aces.sampling.plan import DrawPlan
+from aces.sampling.tally import Score
 
 # The looks at some images and the positions of these images -> (N,) whether each may stop.
 Settled = Callable[[Looks, np.ndarray], np.ndarray]
@@ -33,6 +36,7 @@ def sample(
     index=None,
     label=None,
     select: nn.Module | None = None,
+    score: Score | None = None,
 ) -> Counts:
     """Draw noisy copies of each image, run the network on them, and count classes and scores.
 
@@ -42,7 +46,8 @@ def sample(
     no answer at its thetas; the counts then hold the looks.
 
     network: images (D, C, H, W) in [0, 1] -> logits (D, K), used in eval mode; select: the same
-    with two logits, whose softmax is the score instead of the entropy. images: (N, H, W, C) or
+    with two logits, whose softmax is the score instead of the entropy; score: a function from
+    logits (D, K) to scores (D,) in [0, 1], which is the score instead. images: (N, H, W, C) or
     (N, C, H, W) uint8, or (N, C, H, W) floats in [0, 1]. index: (N,) positions in the test set,
     which key the noise; label: (N,) kept beside the counts (default -1).
     """
@@ -56,6 +61,7 @@ def sample(
         runtime=runtime,
         index=index,
         select=select,
+        score=score,
     ) as drawing:
         everyone = np.arange(len(images))
         drawing.draw(Round.GUESS, everyone, stop=plan.n0)
@@ -128,3 +134,15 @@ def _draw_in_looks(
         if not len(left):
             break
     return book.looks
+
+
+def rounding_distance(images: np.ndarray | Tensor | Images, plan: DrawPlan) -> np.ndarray:
+    """(N,) how far, in the l2 norm, each image is from the lattice point that is sampled for it.
+
+    0 for uint8 images and for float noise. With exact noise a certificate speaks of the lattice
+    point: around the image itself its radius is smaller by this distance.
+    """
+    checked = Images.of(images)
+    if plan.noise == "float":
+        return np.zeros(len(checked))
+    return noise.rounding_distance(checked.pixels, lattice(plan.sigma))

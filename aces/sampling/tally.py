@@ -1,54 +1,109 @@
-"""Logits -> counts, on the device that made them: no draw ever leaves it."""
+"""Logits -> counts, on the device that made them: no draw ever leaves it.
+
+Each draw is counted by its class, by the bin of its score (what the paper's rule compares with
+theta) and by the bin of its doubt (what the confident rule compares with theta); draws of the
+guessed class are counted by both bins once more.
+"""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from aces.errors import InputError
 from aces.rule.counts import BINS
+
+Score = Callable[[Tensor], Tensor]  # logits (D, K) -> scores (D,) in [0, 1]
 
 _EDGES = torch.arange(BINS + 1, dtype=torch.float64) / BINS
 
 
-class Tally:
-    """Counts of the draws of G images, a row each: K classes, the scores' bins, the same for draws
-    of the guessed class, invalid draws. One more column takes what belongs nowhere.
+class Columns(NamedTuple):
+    """The counts of G images, in the order of a tally's columns."""
 
-    guess: (G,) guessed classes, -1 for none.
+    classes: np.ndarray  # (G, K)
+    score: np.ndarray  # (G, BINS + 1)
+    doubt: np.ndarray  # (G, BINS + 1)
+    joint_score: np.ndarray  # (G, BINS + 1): only draws of the guessed class
+    joint_doubt: np.ndarray  # (G, BINS + 1)
+    invalid: np.ndarray  # (G,)
+
+
+def width(num_classes: int) -> int:
+    """The number of a tally's columns."""
+    return num_classes + 4 * (BINS + 1) + 1
+
+
+def split(table: np.ndarray, *, num_classes: int) -> Columns:
+    """The columns of a tally, (G, width)."""
+    ends = np.cumsum([num_classes, BINS + 1, BINS + 1, BINS + 1, BINS + 1])
+    *histograms, invalid = np.split(table, ends, axis=1)
+    return Columns(*histograms, invalid[:, 0])
+
+
+class CompiledTally:
+    """Counts of the draws of G images on a CPU, in one compiled pass over the logits.
+
+    guess: (G,) guessed classes, -1 for none. score: a function from logits to scores; without one
+    the score is the entropy, or the probability of class 0 of the selection network.
     """
 
-    def __init__(self, guess: Tensor, *, num_classes: int):
+    def __init__(self, guess: np.ndarray, *, num_classes: int, score: Score | None = None):
+        from aces.sampling.kernels import count_draws
+
+        self._count, self._score = count_draws, score
+        self._guess = np.ascontiguousarray(guess, dtype=np.int64)
+        self._table = np.zeros((len(guess), width(num_classes)), dtype=np.int64)
+
+    def add(self, rows: np.ndarray, logits: Tensor, selection: Tensor | None = None) -> None:
+        """Count D draws.
+
+        rows: (D,) row of each draw's image; logits: (D, K); selection: (D, 2) logits of the
+        selection network, if there is one.
+        """
+        scores = np.zeros(0)
+        if self._score is not None or selection is not None:
+            scores = scores_of(logits.float(), selection, self._score).double().numpy()
+        self._count(logits.float().contiguous().numpy(), rows, self._guess, scores, self._table)
+
+    def counts(self) -> np.ndarray:
+        """(G, width) int64; see `split`."""
+        return self._table
+
+
+class TorchTally:
+    """The same by torch's operations, on any device. One more column takes what belongs nowhere."""
+
+    def __init__(self, guess: Tensor, *, num_classes: int, score: Score | None = None):
         self.guess, self.num_classes, self.width = guess, num_classes, width(num_classes)
+        self._score = score
         self.edges = _EDGES.to(guess.device)
         self.table = torch.zeros(
             len(guess) * (self.width + 1), dtype=torch.int64, device=guess.device
         )
 
-    def add(self, row: Tensor, logits: Tensor, selection: Tensor | None = None) -> None:
-        """Count D draws.
-
-        row: (D,) row of each draw's image; logits: (D, K); selection: (D, 2) logits of the
-        selection network, if that is the mechanism.
-        """
+    def add(self, rows: Tensor, logits: Tensor, selection: Tensor | None = None) -> None:
+        """Count D draws; see `CompiledTally.add`."""
         logits = logits.float()
-        valid = logits.isfinite().all(dim=1)
-        if selection is None:
-            scores = entropy(logits)
-        else:
-            scores = core_probability(selection.float())
-            valid &= selection.isfinite().all(dim=1)
-        label, bin_, nowhere = logits.argmax(dim=1), bins(scores, self.edges), self.width
+        scores = scores_of(logits, selection, self._score)
+        valid = logits.isfinite().all(dim=1) & scores.isfinite()
+        label = logits.argmax(dim=1)
+        score = self.num_classes + bins(scores, self.edges)
+        doubt = self.num_classes + BINS + 1 + bins(doubts(logits), self.edges)
+        guessed, joint, nowhere = valid & (label == self.guess[rows]), 2 * (BINS + 1), self.width
         columns = torch.stack(
             [
                 torch.where(valid, label, self.width - 1),
-                torch.where(valid, self.num_classes + bin_, nowhere),
-                torch.where(
-                    valid & (label == self.guess[row]), self.num_classes + BINS + 1 + bin_, nowhere
-                ),
+                torch.where(valid, score, nowhere),
+                torch.where(valid, doubt, nowhere),
+                torch.where(guessed, score + joint, nowhere),
+                torch.where(guessed, doubt + joint, nowhere),
             ]
         )
-        cells = (row * (self.width + 1) + columns).reshape(-1)
+        cells = (rows * (self.width + 1) + columns).reshape(-1)
         self.table.scatter_add_(0, cells, torch.ones_like(cells))
 
     def counts(self) -> np.ndarray:
@@ -56,20 +111,11 @@ class Tally:
         return self.table.view(-1, self.width + 1)[:, :-1].cpu().numpy()
 
 
-def width(num_classes: int) -> int:
-    return num_classes + 2 * (BINS + 1) + 1
-
-
-def split(
-    table: np.ndarray, *, num_classes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of a tally: classes (G, K), entropy (G, BINS + 1), joint (G, BINS + 1), invalid
-    (G,).
-    """
-    classes, scores, joint, invalid = np.split(
-        table, np.cumsum([num_classes, BINS + 1, BINS + 1]), axis=1
-    )
-    return classes, scores, joint, invalid[:, 0]
+def scores_of(logits: Tensor, selection: Tensor | None, score: Score | None) -> Tensor:
+    """(D,) what the paper's rule compares with theta; NaN for an invalid draw."""
+    if score is not None:
+        return _own_scores(logits, score)
+    return entropy(logits) if selection is None else core_probability(selection.float())
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -85,9 +131,18 @@ def entropy(logits: Tensor) -> Tensor:
 
 def core_probability(logits: Tensor) -> Tensor:
     """(D,) probability of class 0, "core", of the selection network; it selects the certification
-    network if <= theta.
+    network if <= theta. NaN unless both logits are finite.
     """
-    return torch.softmax(logits, dim=1)[:, 0].clamp(0.0, 1.0)
+    probability = torch.softmax(logits, dim=1)[:, 0].clamp(0.0, 1.0)
+    return torch.where(logits.isfinite().all(dim=1), probability, torch.nan)
+
+
+def doubts(logits: Tensor) -> Tensor:
+    """(D,) 1 / (1 + margin) in (0, 1], where the margin is the largest logit minus the second
+    largest: 1 for a tie, small where the network is sure. float64.
+    """
+    first, second = logits.double().topk(2, dim=1).values.unbind(dim=1)
+    return 1 / (1 + (first - second))
 
 
 def bins(scores: Tensor, edges: Tensor | None = None) -> Tensor:
@@ -96,3 +151,21 @@ def bins(scores: Tensor, edges: Tensor | None = None) -> Tensor:
     """
     edges = _EDGES if edges is None else edges
     return torch.bucketize(scores.double(), edges).clamp_max(BINS)
+
+
+def _own_scores(logits: Tensor, score: Score) -> Tensor:
+    """Scores by a function of the user's, checked."""
+    scores = score(logits)
+    name = getattr(score, "__qualname__", type(score).__name__)
+    if not isinstance(scores, Tensor) or scores.shape != logits.shape[:1]:
+        found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise InputError(
+            f"the score {name} gives {found} for logits of shape {tuple(logits.shape)}: expected "
+            f"a tensor of shape ({len(logits)},), one value in [0, 1] for each draw"
+        )
+    outside = scores[(scores < 0) | (scores > 1)]
+    if len(outside):
+        raise InputError(
+            f"the score {name} gives {outside[0].item():g}: expected values in [0, 1]; clamp or scale them"
+        )
+    return scores

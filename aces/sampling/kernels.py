@@ -1,0 +1,184 @@
+"""Compiled loops of the sampler on a CPU: the exact noise, and the counting of draws.
+
+numba compiles them at first use and keeps the result on disk. They hold no lock of Python, so
+that threads run beside each other. Only whole numbers and one division decide the noise, so it is
+the same on every CPU.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from aces.grid import BINS
+from aces.sampling.lattice import SLOW
+
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+_WORDS = 16  # 32-bit words of a block of ChaCha
+_C0, _C1, _C2, _C3 = (np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
+_u32, _u64 = np.uint32, np.uint64
+
+
+@_compiled
+def _quarter(a, b, c, d):
+    a = _u32(a + b)
+    d = _u32(d ^ a)
+    d = _u32(_u32(d << _u32(16)) | _u32(d >> _u32(16)))
+    c = _u32(c + d)
+    b = _u32(b ^ c)
+    b = _u32(_u32(b << _u32(12)) | _u32(b >> _u32(20)))
+    a = _u32(a + b)
+    d = _u32(d ^ a)
+    d = _u32(_u32(d << _u32(8)) | _u32(d >> _u32(24)))
+    c = _u32(c + d)
+    b = _u32(b ^ c)
+    b = _u32(_u32(b << _u32(7)) | _u32(b >> _u32(25)))
+    return a, b, c, d
+
+
+@_compiled
+def _double_round(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15):
+    x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
+    x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
+    x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
+    x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
+    x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
+    x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
+    x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
+    x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
+    return x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15
+
+
+@_compiled
+def chacha8(key, first, draw, stream, out):
+    """Blocks `first`, `first + 1`, ... of ChaCha with 8 rounds, a stream cipher whose output nobody
+    can tell from random bits.
+
+    key: (8,) uint32; first, draw, stream: the words of the counter; out: (16, n) uint32, where
+    column i takes block first + i. The rounds are written out, so that the compiler handles
+    several blocks in one vector instruction.
+    """
+    k0, k1, k2, k3 = key[0], key[1], key[2], key[3]
+    k4, k5, k6, k7 = key[4], key[5], key[6], key[7]
+    zero = _u32(0)
+    for i in range(out.shape[1]):
+        block = _u32(first + _u32(i))
+        x = _double_round(
+            _C0, _C1, _C2, _C3, k0, k1, k2, k3, k4, k5, k6, k7, block, draw, stream, zero
+        )
+        x = _double_round(*x)
+        x = _double_round(*x)
+        x = _double_round(*x)
+        out[0, i] = x[0] + _C0
+        out[1, i] = x[1] + _C1
+        out[2, i] = x[2] + _C2
+        out[3, i] = x[3] + _C3
+        out[4, i] = x[4] + k0
+        out[5, i] = x[5] + k1
+        out[6, i] = x[6] + k2
+        out[7, i] = x[7] + k3
+        out[8, i] = x[8] + k4
+        out[9, i] = x[9] + k5
+        out[10, i] = x[10] + k6
+        out[11, i] = x[11] + k7
+        out[12, i] = x[12] + block
+        out[13, i] = x[13] + draw
+        out[14, i] = x[14] + stream
+        out[15, i] = x[15]
+
+
+@_compiled
+def add_noise(out, base, key, first_draw, slots, threshold, other, reach, shift, scale):
+    """Noisy copies of one image: out[d] = (base + k) / scale, for the draws `first_draw` + d of the
+    stream that `key` names.
+
+    out: (D, P) float32; base: (P,) int32, the image in lattice steps; key: (8,) uint32; slots,
+    threshold, other, reach, shift: `aces.sampling.lattice.Tables`; scale: float32.
+
+    Draw d takes its 16-bit words from stream 0 of the cipher and, for the pixels whose slot is
+    SLOW, 64-bit words from stream 1, in the order of the pixels. So a draw depends on the key and
+    its own number only.
+    """
+    pixels = len(base)
+    fast = np.empty((_WORDS, (pixels + 31) // 32), dtype=np.uint32)
+    words = fast.reshape(-1).view(np.uint16)
+    more = np.empty((_WORDS, pixels // 256 + 8), dtype=np.uint32)
+    long_words = more.reshape(-1).view(np.uint64)
+    slow = np.empty(pixels + 1, dtype=np.int32)
+    mask = (_u64(1) << shift) - _u64(1)
+    for d in range(len(out)):
+        draw = _u32(first_draw + d)
+        chacha8(key, _u32(0), draw, _u32(0), fast)
+        found = 0
+        for i in range(pixels):
+            k = slots[words[i]]
+            slow[found] = i
+            found += k == SLOW
+            out[d, i] = np.float32(np.int32(base[i] + k)) / scale
+        block = 0
+        for start in range(0, found, len(long_words)):
+            chacha8(key, _u32(block), draw, _u32(1), more)
+            block += more.shape[1]
+            for j in range(start, min(found, start + len(long_words))):
+                word = long_words[j - start]
+                column = np.int64(word >> shift)
+                k = np.int32(column - reach)
+                if (word & mask) >= threshold[column]:
+                    k = np.int32(other[column])
+                out[d, slow[j]] = np.float32(base[slow[j]] + k) / scale
+
+
+@_compiled
+def bin_of(value):
+    """i with (i - 1) / BINS < value <= i / BINS, 0 for the value 0; value: in [0, 1]."""
+    i = int(value * BINS)
+    while i > 0 and value <= (i - 1) / BINS:
+        i -= 1
+    while i < BINS and value > i / BINS:
+        i += 1
+    return i
+
+
+@_compiled
+def count_draws(logits, rows, guess, scores, table):
+    """Add D draws to the table of a tally; see `aces.sampling.tally` for its columns.
+
+    logits: (D, K) float32; rows: (D,) int64; guess: (G,) int64; scores: (D,) float64 in [0, 1],
+    NaN for an invalid draw, or (0,) where the score is the entropy; table: (G, width) int64.
+    """
+    classes = logits.shape[1]
+    scale = 1.0 / math.log(classes)
+    for d in range(len(rows)):
+        row = table[rows[d]]
+        first, second, label, finite = -math.inf, -math.inf, 0, True
+        for c in range(classes):
+            value = float(logits[d, c])
+            finite &= math.isfinite(value)
+            if value > first:
+                first, second, label = value, first, c
+            elif value > second:
+                second = value
+        score = 0.0
+        if len(scores):
+            score = scores[d]
+            finite &= math.isfinite(score)
+        elif finite:
+            mass = weighted = 0.0
+            for c in range(classes):
+                difference = float(logits[d, c]) - first
+                p = math.exp(difference)
+                mass += p
+                weighted += p * difference if p > 0.0 else 0.0
+            score = (math.log(mass) - weighted / mass) * scale
+        if not finite:
+            row[len(row) - 1] += 1
+            continue
+        score_bin = classes + bin_of(min(max(score, 0.0), 1.0))
+        doubt_bin = classes + BINS + 1 + bin_of(1.0 / (1.0 + (first - second)))
+        row[label] += 1
+        row[score_bin] += 1
+        row[doubt_bin] += 1
+        if label == guess[rows[d]]:
+            row[score_bin + 2 * (BINS + 1)] += 1
+            row[doubt_bin + 2 * (BINS + 1)] += 1
