@@ -11,15 +11,12 @@ from torch import Tensor
 
 from aces.errors import InputError
 from aces.rule.counts import Settings
+from aces.runtime import Stopped
 from aces.sampling.batches import Job, batches, rows_of
 from aces.sampling.forward import Forward, Network, opened
 from aces.sampling.tally import CompiledTally, Score, TorchTally
 
 _BLOCK = 2048  # draws whose logits torch counts together
-
-
-class Stopped(Exception):
-    """Nobody waits for the unit any more."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Counter:
         self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
     ) -> np.ndarray:
         """(G, width) counts of a unit, one row for each image; see `aces.sampling.tally`. Raises
-        Stopped once `stop` is set.
+        Stopped once `stop` is set: nobody waits for the unit any more.
         """
         # Float noise is for comparison with earlier versions, so it is counted as they did.
         compiled = device.type == "cpu" and self.settings.noise == "exact"
