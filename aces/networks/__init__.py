@@ -4,10 +4,13 @@ from aces.networks.checkpoints import Imported, import_checkpoint, load_checkpoi
 from aces.networks.denoise import build_denoiser
 from aces.networks.denoisers import before, load_denoiser, save_denoiser
 from aces.networks.files import fingerprint, load_model, read_metadata, save_model
+from aces.networks.pretrained import pretrained
 from aces.networks.registry import build, check_arch
+from aces.networks.resolution import at_size
 
 __all__ = [
     "Imported",
+    "at_size",
     "before",
     "build",
     "build_denoiser",
@@ -17,6 +20,7 @@ __all__ = [
     "load_checkpoint",
     "load_denoiser",
     "load_model",
+    "pretrained",
     "read_metadata",
     "save_denoiser",
     "save_model",

@@ -90,7 +90,8 @@ class OneStepDiffusion(nn.Module):
         super().__init__()
         self.model = model
         alphas = torch.as_tensor(alphas_cumprod, dtype=torch.float32)
-        if alphas.ndim != 1 or not ((alphas > 0) & (alphas < 1)).all():
+        sound = alphas.is_meta or bool(((alphas > 0) & (alphas < 1)).all())
+        if alphas.ndim != 1 or not sound:
             raise InputError("alphas_cumprod: expected a list of numbers between 0 and 1")
         self.register_buffer("alphas", alphas)
 
@@ -123,6 +124,12 @@ class Denoised(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         return self.classifier(self.denoiser(z, self.sigma))
+
+    def train(self, mode: bool = True) -> "Denoised":
+        """Only the denoiser is ever trained: the classifier keeps its statistics of batches."""
+        super().train(mode)
+        self.classifier.eval()
+        return self
 
 
 def build_denoiser(

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from aces import data, files
+from aces import data, extension, files
 from aces.data import EvalSet
 from aces.errors import InputError
 from aces.networks import reading
@@ -89,24 +89,37 @@ def _own_file(path: Path, header: Mapping[str, str]) -> nn.Module:
             "core.checkpoint or certify.checkpoint"
         )
     state = reading.checked_tensors(reading.read_safetensors(path), path)
-    try:
-        channels, options = int(header["channels"]), json.loads(header["options"])
-        with torch.device("meta"):  # before memory is taken for what the file does not hold
-            skeleton = build_denoiser(header["arch"], channels=channels, options=options)
-        expected = skeleton.state_dict()
-        reading.check_kinds(expected, state, path)
-        fits = {name: tensor.shape for name, tensor in expected.items()} == {
-            name: tensor.shape for name, tensor in state.items()
-        }
-    except InputError:
-        raise
-    except Exception:  # whatever a forged header leads to
-        fits = False
-    if not fits:
+    arguments = _arguments(header)
+    if arguments is None or not _fits(arguments, state, path):
         raise InputError(f"checkpoint {path} {_MISFIT}")
-    denoiser = build_denoiser(header["arch"], channels=channels, options=options)
+    denoiser = build_denoiser(**arguments)
     denoiser.load_state_dict(state)
     return denoiser.eval()
+
+
+def _arguments(header: Mapping[str, str]) -> dict[str, Any] | None:
+    """The arguments of `build_denoiser` in a header; None if they make no sense."""
+    try:
+        channels, options = int(header["channels"]), dict(json.loads(header["options"]))
+        sound = 1 <= channels <= 64
+        return {"arch": header["arch"], "channels": channels, "options": options} if sound else None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _fits(arguments: dict[str, Any], state: dict[str, Tensor], path: Path) -> bool:
+    """Whether the file has the tensors of this denoiser, found without memory for it."""
+    try:
+        with torch.device("meta"):
+            expected = build_denoiser(**arguments).state_dict()
+    except Exception:  # a denoiser of the user's that computes while it is built, or nonsense
+        if not extension.is_reference(arguments["arch"]):
+            return False
+        expected = build_denoiser(**arguments).state_dict()
+    reading.check_kinds(expected, state, path)
+    return {name: tensor.shape for name, tensor in expected.items()} == {
+        name: tensor.shape for name, tensor in state.items()
+    }
 
 
 def holds_denoiser(path: Path) -> bool:

@@ -77,9 +77,13 @@ def _skeleton(recipe: dict[str, Any], path: Path) -> dict[str, Tensor]:
     try:
         with torch.device("meta"):
             return build(**recipe).state_dict()
+    except Exception:  # such as a network of the user's that computes while it is built
+        pass
+    try:
+        return build(**recipe).state_dict()
     except InputError:
         raise
-    except Exception as error:  # whatever a forged header leads to
+    except (Exception, MemoryError) as error:  # whatever a forged header leads to
         raise InputError(
             f"{path} has a damaged header ({one_line(error)}): train or import the network again"
         ) from None

@@ -10,6 +10,7 @@
 | `package.module:function`  | your own: `function(num_classes, channels)` returns a module     |
 | `torchscript`, `onnx`      | a program in a file, see `programs`; only `aces import` makes it |
 | `denoised`                 | a denoiser before a classifier, see `denoise`                    |
+| `resized`                  | a network at a size of its own, see `resolution`                 |
 """
 
 import difflib
@@ -22,11 +23,12 @@ from torch import nn
 from aces import extension
 from aces.console import warn
 from aces.errors import InputError, one_line
-from aces.networks import cifar_resnet, libraries
+from aces.networks import cifar_resnet, huggingface, libraries
 from aces.networks.denoise import Denoised, build_denoiser
 from aces.networks.lanet import lanet
 from aces.networks.normalization import Classifier, Normalize
 from aces.networks.programs import PROGRAMS
+from aces.networks.resolution import RESIZED, AtSize
 from aces.networks.small import small, small_core, tiny
 
 # name -> (num_classes, channels) -> network on normalised images
@@ -58,6 +60,9 @@ def build(
     `options` is what a saved network of another library needs to be built again; `save_model` keeps
     it.
     """
+    if arch.startswith("hf/"):  # such a network normalises by itself
+        mean, std = (0.0,), (1.0,)
+        options = options or huggingface.describe(arch.removeprefix("hf/"))
     network = _network(arch, num_classes=num_classes, channels=len(mean), options=options or {})
     classifier = Classifier(Normalize(mean, std), network)
     classifier.recipe = {
@@ -87,12 +92,23 @@ def is_known(arch: str) -> bool:
 def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> None:
     """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W).
 
-    Nothing is computed: the network is made without memory for its weights.
+    Nothing is computed: the network is made without memory for its weights, if it lets itself.
     """
-    with torch.device("meta"):
-        network = _network(arch, num_classes=num_classes, channels=shape[0], options={}).eval()
+    options: Options = {}
+    if arch.startswith("hf/"):
+        options = huggingface.describe(arch.removeprefix("hf/"))
+    arguments: dict[str, Any] = {"num_classes": num_classes, "channels": shape[0]}
+    device = "meta"
+    with torch.device(device):
         try:
-            network(torch.zeros((2, *shape)))
+            network = _network(arch, options=options, **arguments)
+        except Exception:  # the name is wrong, or the network computes while it is built
+            device = "cpu"
+    if device == "cpu":
+        network = _network(arch, options=options, **arguments)
+    with torch.device(device):
+        try:
+            network.eval()(torch.zeros((2, *shape)))
         except NotImplementedError:
             return  # an operation that cannot be tried without computing it
         except Exception as error:
@@ -117,7 +133,13 @@ def _network(arch: str, *, num_classes: int, channels: int, options: Options) ->
             build(**options["classifier"]),
             sigma=options["sigma"],
         )
+    if arch == RESIZED and options:
+        return AtSize(build(**options["network"]), int(options["size"]))
     library, slash, name = arch.partition("/")
+    if library == "hf" and slash:
+        return huggingface.network(
+            name, num_classes=num_classes, channels=max(channels, 3), options=options
+        )
     if library == "timm" and slash:
         return libraries.timm_network(name, num_classes=num_classes, channels=channels)
     name = name if library == "torchvision" and slash else arch
