@@ -1,4 +1,4 @@
-"""`aces compare` and `aces summary`, over runs that a store would give back."""
+"""`aces compare`, over runs that a store would give back."""
 
 import json
 from dataclasses import dataclass, replace
@@ -355,30 +355,3 @@ def test_nothing_of_a_run_is_executed(runs, tmp_path, chromium):
     with opened(chromium, tmp_path / "out/index.html") as page:
         assert page.evaluate("window.hacked") is None
         assert "onerror=window.hacked" in page.inner_text("main")  # shown, as text
-
-
-def test_summary_shows_the_curve_and_where_to_look(tmp_path, monkeypatch, capsys):
-    run = simulated_run(images=40)
-    (tmp_path / "results").mkdir()
-    run.curve.to_csv(tmp_path / "results/curve.csv", index=False)
-    (tmp_path / "results/metrics.json").write_text(json.dumps(run.metrics))
-    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    assert main(["summary"]) == 0
-    shown = capsys.readouterr().out
-    row = run.curve.set_index("theta").loc[0.3]
-    line = next(line for line in shown.splitlines() if line.strip().startswith("0.30"))
-    assert (
-        f"{100 * row['nac']:.1f}" in line and f"{100 * row['certified_accuracy@0.25']:.1f}" in line
-    )
-    assert "certify alone" in shown and "reports/index.html" in shown and "mlflow ui" in shown
-    assert main(["summary", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"] == run.metrics
-
-
-def test_summary_before_any_run_says_what_to_do(tmp_path, monkeypatch, capsys):
-    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
-    monkeypatch.chdir(tmp_path)
-    assert main(["summary"]) == 2
-    assert "make repro" in capsys.readouterr().err

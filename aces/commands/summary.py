@@ -1,16 +1,22 @@
-"""`aces summary`: the finished run in one table, and where to look next."""
+"""`aces summary`: the finished run in a few lines and one table, and where to look next."""
 
+import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-from rich.box import SIMPLE
+from rich.box import HEAVY, SIMPLE
+from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from aces import params as parameters
-from aces.console import console
-from aces.errors import InputError
-from aces.rule.statistics import floor_digits
+from aces.console import console, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from aces.reporting.runs import RunCurve
 
 EXAMPLE = "aces summary"
 NEXT = (
@@ -21,76 +27,139 @@ NEXT = (
 )
 
 
-def configure(parser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--json", action="store_true", help="print the rows of the table and the metrics as JSON"
+        "--json",
+        action="store_true",
+        help="print the working point, the rows of the table and the metrics as JSON",
     )
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
+    from aces.reporting.runs import read_results
+
     params = parameters.load()
-    curve, metrics = read_results(Path("results"))
-    rows = curve[curve["theta"].round(9).isin([round(theta, 9) for theta in params.report.thetas])]
+    flat = {name: str(value) for name, value in parameters.flatten(params).items()}
+    found = read_results(Path(), flat)
+    rows = rows_of(found, params.report.thetas)
     if args.json:
-        print(json.dumps({"metrics": metrics, "curve": rows.to_dict("records")}, indent=2))
+        print(json.dumps(as_json(found, rows), indent=2))
         return 0
-    console.print(
-        f"{params.dataset.name}, {params.certify.method}, sigma {params.sigma:g}: "
-        f"certified accuracy at radius r, in percent"
-    )
-    console.print(table(rows, metrics))
-    console.print("NAC: natural accuracy; core, abstain: shares of images")
-    console.print(
-        f"ACR: average certified radius, {floor_digits(metrics['acr_ceiling'], 3)} at most "
-        f"with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}"
-    )
+    show_concerns(found.concerns)
+    show_working_point(found)
+    console.print(table(found, rows))
+    for line in remarks_of(found, params):
+        say(line)
     console.print()
     for what, command in NEXT:
         console.print(f"  {what:<20} [bold]{command}[/bold]")
     return 0
 
 
-def read_results(folder: Path) -> tuple[pd.DataFrame, dict]:
-    """The curve and the metrics of the stage `combine`."""
-    try:
-        return pd.read_csv(folder / "curve.csv"), json.loads((folder / "metrics.json").read_text())
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{error.filename} does not exist: `make repro` or `dvc repro` makes it"
-        ) from None
+def rows_of(found: "RunCurve", thetas: list[float]) -> "pd.DataFrame":
+    """The rows of the curve at `report.thetas`, and at the working point."""
+    wanted = {round(theta, 9) for theta in (*thetas, found.working_point.theta)}
+    return found.curve[found.curve["theta"].round(9).isin(wanted)]
 
 
-def table(rows: pd.DataFrame, metrics: dict) -> Table:
+def as_json(found: "RunCurve", rows: "pd.DataFrame") -> dict:
+    point = found.working_point
+    return {
+        "working_point": {
+            "theta": point.theta,
+            "source": point.source,
+            "words": point.words,
+            **found.at(None).drop("theta").to_dict(),
+        },
+        "concerns": found.concerns,
+        "metrics": json.loads(Path("results/metrics.json").read_text(encoding="utf-8")),
+        "curve": rows.to_dict("records"),
+    }
+
+
+def show_concerns(concerns: list[str]) -> None:
+    """A box that cannot be missed."""
+    if concerns:
+        words = Text("\n").join(Text(f"• {concern}") for concern in concerns)
+        title = "Do not rely on these numbers yet"
+        console.print(Panel(words, title=title, box=HEAVY, style="bold yellow"))
+
+
+def show_working_point(found: "RunCurve") -> None:
+    """What ACES does at its one theta, and what its two networks do alone."""
+    from aces.rule.statistics import floor_digits
+
+    point, row, alone = found.working_point, found.at(None), found.metrics["certify"]
+    reached = [r for r in found.radii if float(r) > 0 and row[f"certified_accuracy@{r}"] > 0]
+    certified = [f"{_percent(row[f'certified_accuracy@{r}'])} % at r = {r}" for r in reached[:3]]
+    say(
+        f"{found.dataset}, {found.params.get('certify.method')}, sigma {found.sigma:g}, "
+        f"{found.rule} rule, theta {point.theta:g}:"
+    )
+    say(
+        f"  ACES answers {_percent(row['nac'])} % correctly and certifies "
+        f"{', '.join(certified) or 'nothing'} (ACR {floor_digits(row['acr'], 3)})"
+    )
+    say(
+        f"  core network alone {_percent(found.core_nac)} %, certification network alone "
+        f"{_percent(alone['nac'])} %"
+    )
+    say(f"  theta is {point.words}")
+
+
+def table(found: "RunCurve", rows: "pd.DataFrame") -> Table:
     """The curve's rows, with the two networks alone above and below them."""
     radii = [
-        column
-        for column in rows.columns
-        if column.startswith("certified_accuracy@") and rows[column].any()
+        f"certified_accuracy@{r}" for r in found.radii if rows[f"certified_accuracy@{r}"].any()
     ]
-    made = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    made.add_column("θ", no_wrap=True)
-    for name in (
-        "NAC",
-        "ACR",
-        *(f"r = {column.split('@')[1]}" for column in radii),
-        "core",
-        "abstain",
-    ):
-        made.add_column(name, justify="right", no_wrap=True)
-    core, alone = metrics["core"]["nac"], metrics["certify"]
-    made.add_row(
-        "core alone",
-        *_cells({"nac": core, "acr": 0.0, "certified_accuracy@0": core}, radii),
-        style="dim",
+    made = Table(
+        box=SIMPLE, padding=(0, 1, 0, 0), caption="in percent; the ACR in pixels of [0, 1]"
     )
+    made.add_column("θ", no_wrap=True)
+    for name in ("NAC", "ACR", *(f"r = {name.split('@')[1]}" for name in radii), "core", "abstain"):
+        made.add_column(name, justify="right", no_wrap=True)
+    core = {"nac": found.core_nac, "acr": 0.0, "certified_accuracy@0": found.core_nac}
+    made.add_row("core alone", *_cells(core, radii), style="dim")
     for _, row in rows.iterrows():
-        shares = _percent(row["core_rate"]), _percent(row["abstention"])
-        made.add_row(f"{row['theta']:.2f}", *_cells(row, radii), *shares)
-    made.add_row("certify alone", *_cells(alone, radii), style="dim")
+        shares = [_percent(row[name]) for name in ("core_rate", "abstention") if name in row]
+        here = abs(row["theta"] - found.working_point.theta) < 1e-9
+        made.add_row(
+            f"{row['theta']:.2f}{' ←' if here else ''}",
+            *_cells(row, radii),
+            *shares,
+            style="bold" if here else "",
+        )
+    made.add_row("certify alone", *_cells(found.metrics["certify"], radii), style="dim")
     return made
 
 
+def remarks_of(found: "RunCurve", params: parameters.Params) -> list[str]:
+    """What the numbers mean, and what is unusual about them."""
+    from aces.reporting.remarks import above_natural, stopped_early
+    from aces.rule.statistics import floor_digits
+
+    lines = [
+        "NAC: natural accuracy; r: certified accuracy at that radius; core, abstain: shares of "
+        "images",
+        f"ACR: average certified radius, {floor_digits(found.metrics['acr_ceiling'], 3)} at most "
+        f"with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}",
+    ]
+    lines += [words for words in (above_natural(found.curve), stopped_early(params)) if words]
+    for rule, curve in found.others.items():
+        nac, acr = curve["nac"].to_numpy(), curve["acr"].to_numpy()
+        mine = found.at(None)
+        best = acr[nac >= mine["nac"] - 1e-12]
+        if len(best):
+            lines.append(
+                f"the {rule} rule on the same draws, no less accurate: ACR "
+                f"{floor_digits(float(best.max()), 3)} instead of {floor_digits(mine['acr'], 3)}"
+            )
+    return lines
+
+
 def _cells(row, radii: list[str]) -> list[str]:
+    from aces.rule.statistics import floor_digits
+
     return [
         _percent(row["nac"]),
         floor_digits(row["acr"], 3),

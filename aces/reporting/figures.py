@@ -5,6 +5,7 @@ Each figure is a function from the inputs to the frame behind it, and one that d
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,7 +18,7 @@ from aces.reporting.inputs import RULES, Inputs
 # Okabe and Ito's colours: one for each actor, as on the page.
 ACES, CORE, CERTIFY, BASELINE = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 OTHER, QUIET = "#57606a", "#c9ced4"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -160,7 +161,7 @@ def _draw_curve(
         linewidth=1.8,
         label=f"ACES, {RULES[inputs.rule]}",
     )
-    point = {
+    point: dict[str, Any] = {
         "linestyle": "none",
         "markersize": 7,
         "clip_on": False,

@@ -85,7 +85,7 @@ class Inputs:
     def radius_names(self) -> list[str]:
         """The radii of the curve as its columns name them."""
         prefix = "certified_accuracy@"
-        return [name.removeprefix(prefix) for name in self.curve if name.startswith(prefix)]
+        return [name.removeprefix(prefix) for name in self.curve.columns if name.startswith(prefix)]
 
     @property
     def radii(self) -> list[float]:

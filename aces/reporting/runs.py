@@ -6,7 +6,7 @@ before it reaches a table or a page.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -64,6 +64,7 @@ class RunCurve:
     metrics: dict
     others: dict[str, pd.DataFrame] = field(default_factory=dict)
     calibration: Mapping | None = None
+    concerns: list[str] = field(default_factory=list)
 
     @property
     def radii(self) -> list[str]:
@@ -131,28 +132,55 @@ def radii_of(table: pd.DataFrame) -> list[str]:
 
 def read_curve(run: StoredRun) -> RunCurve | None:
     """Read the results of a run; None where it has none. Text in place of a number is refused."""
-    paths = [run.artifact("results/curve.csv"), run.artifact("results/metrics.json")]
-    if paths[0] is None or paths[1] is None:
+    if run.artifact("results/curve.csv") is None or run.artifact("results/metrics.json") is None:
         return None
     try:
-        curve = _numbers(pd.read_csv(paths[0]))
-        metrics = json.loads(Path(paths[1]).read_text(encoding="utf-8"))
-        kept = _checked_metrics(metrics, radii_of(curve))
-        others = _other_rules(run.artifact("results/comparison.csv"))
-        calibration = _calibration(run.artifact("results/calibration.json"))
-    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        params = {str(name): str(value) for name, value in run.params.items()}
+        return _read(run.artifact, id=run.id, name=run.name, params=params)
+    except DAMAGED as error:
         raise InputError(
             f"run {run.name} ({run.id[:8]}): its results cannot be read ({one_line(error)[:120]}): "
             f"run `dvc repro` again, or name the other runs"
         ) from None
+
+
+def read_results(folder: Path, params: dict[str, str]) -> RunCurve:
+    """The results in this project, which has these parameters."""
+
+    def find(path: str) -> Path | None:
+        return folder / path if (folder / path).exists() else None
+
+    for path in ("results/curve.csv", "results/metrics.json"):
+        if find(path) is None:
+            raise InputError(f"{path} does not exist: `make repro` or `dvc repro` makes it")
+    try:
+        return _read(find, id="", name="this run", params=params)
+    except DAMAGED as error:
+        raise InputError(
+            f"results/ cannot be read ({one_line(error)[:120]}): run `dvc repro -f combine`"
+        ) from None
+
+
+DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OSError)
+
+
+def _read(
+    find: Callable[[str], Path | None], *, id: str, name: str, params: dict[str, str]
+) -> RunCurve:
+    """The files of a run, checked; `find` says where a file lies."""
+    curve_file, metrics_file = find("results/curve.csv"), find("results/metrics.json")
+    assert curve_file is not None and metrics_file is not None
+    curve = _numbers(pd.read_csv(curve_file))
+    metrics = json.loads(Path(metrics_file).read_text(encoding="utf-8"))
     return RunCurve(
-        id=run.id,
-        name=run.name,
-        params={str(name): str(value) for name, value in run.params.items()},
+        id=id,
+        name=name,
+        params=params,
         curve=curve,
-        metrics=kept,
-        others=others,
-        calibration=calibration,
+        metrics=_checked_metrics(metrics, radii_of(curve)),
+        concerns=[str(concern) for concern in metrics.get("concerns", [])],
+        others=_other_rules(find("results/comparison.csv")),
+        calibration=_calibration(find("results/calibration.json")),
     )
 
 

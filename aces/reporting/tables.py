@@ -2,7 +2,9 @@
 ACES is compared with; and every image's outcome at the working point.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -115,7 +117,10 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
         rows += _at_losses(inputs, inputs.other_curve, f"ACES, {RULES[inputs.other_rule]}")
     if len(inputs.entropy_selection):
         rows += _at_losses(inputs, inputs.entropy_selection, "ACES, the paper's rule, by entropy")
-    levels = [{"sigma": inputs.sigma, **inputs.alone}, *inputs.varying_noise.to_dict("records")]
+    levels: list[dict] = [
+        {"sigma": inputs.sigma, **inputs.alone},
+        *inputs.varying_noise.to_dict("records"),
+    ]
     rows += [
         {"system": "certification network alone", **row, "theta": np.nan}
         for row in sorted(levels, key=lambda row: row["sigma"])
@@ -167,7 +172,7 @@ def cells(table: pd.DataFrame) -> list[list[str]]:
     """The table as text: shares in percent with one digit, the average radius rounded down to
     three, a dash for nothing.
     """
-    show = {
+    show: dict[str, Callable[[Any], str]] = {
         "system": str,
         "sigma": "{:g}".format,
         "acr": lambda value: floor_digits(value, 3),
