@@ -5,10 +5,10 @@ them is real.
 import numpy as np
 import pandas as pd
 
-from aces import params
+from aces import params, rule
 from aces.data import EvalSet
 from aces.reporting import Inputs, tabulate
-from aces.rule import composition, metrics, smoothing
+from aces.rule import metrics, smoothing
 from aces.rule.counts import BINS, Counts, Settings
 
 RADII = [0.0, 0.25, 0.5, 0.75]
@@ -21,6 +21,7 @@ def simulated_run(
     side: int = 32,
     theta_step: float = 0.01,
     n: int = 2000,
+    rule: str = "paper",
     mechanism: str = "entropy",
     radii: list[float] | None = None,
     baseline: bool = True,
@@ -29,7 +30,7 @@ def simulated_run(
     """A run of the profile `laptop` over made-up images: easy ones have a low entropy and a stable
     class.
     """
-    settings = _settings(theta_step=theta_step, n=n, mechanism=mechanism, radii=radii)
+    settings = _settings(rule=rule, theta_step=theta_step, n=n, mechanism=mechanism, radii=radii)
     generator = np.random.default_rng(seed)
     label = generator.integers(0, classes, images)
     ease = generator.beta(1.3, 1.1, images)  # 0: hopeless, 1: certain
@@ -56,11 +57,9 @@ def combined(
 ) -> Inputs:
     """What the stage `combine` makes of counts."""
     combine, thetas = settings.combine, settings.combine.thetas
-    outcomes = composition.certify(
-        counts, core, sigma=settings.sigma, alpha=combine.alpha, thetas=thetas
-    )
-    natural = composition.predict(counts, core, alpha=combine.alpha, thetas=thetas)
-    curve = metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=combine.radii)
+    outcomes, natural, curve = _apply(combine.rule, settings, counts, core)
+    other = {"paper": "confident", "confident": "paper"}[combine.rule]
+    other_curve = _apply(other, settings, counts, core)[2].assign(series=other)
     alone = metrics.individual(
         smoothing.certify(counts, sigma=settings.sigma, alpha=combine.alpha),
         smoothing.predict(counts, alpha=combine.alpha),
@@ -71,7 +70,7 @@ def combined(
     summary = {
         "core": {"nac": float((core == counts.label).mean())},
         "certify": alone,
-        "acr_ceiling": composition.ceiling(counts, sigma=settings.sigma, alpha=combine.alpha),
+        "acr_ceiling": rule.ceiling(counts, alpha=combine.alpha, rule=combine.rule),
     }
     return Inputs(
         params=settings,
@@ -81,7 +80,7 @@ def combined(
         outcomes=table,
         curve=curve,
         metrics=summary,
-        comparison=_baseline(alone, curve, settings) if baseline else None,
+        comparison=_baseline(alone, curve, other_curve, settings) if baseline else None,
         provenance={
             "sha256": {"models/core.safetensors": "0" * 64},
             "versions": {"python": "3.11"},
@@ -89,15 +88,28 @@ def combined(
     )
 
 
+def _apply(
+    name: str, settings: params.Params, counts: Counts, core: np.ndarray
+) -> tuple[rule.Outcomes, np.ndarray, pd.DataFrame]:
+    """CERTIFY's outcomes, PREDICT's answers and the curve, by a rule."""
+    how = {"alpha": settings.combine.alpha, "thetas": settings.combine.thetas, "rule": name}
+    outcomes = rule.certify(counts, core, **how)
+    natural = rule.predict(counts, core, **how)
+    curve = metrics.curve(
+        outcomes, natural, counts.label, thetas=how["thetas"], radii=settings.combine.radii
+    )
+    return outcomes, natural, pd.DataFrame(curve)
+
+
 def _settings(
-    *, theta_step: float, n: int, mechanism: str, radii: list[float] | None
+    *, rule: str, theta_step: float, n: int, mechanism: str, radii: list[float] | None
 ) -> params.Params:
     loaded = params.load("profiles/laptop.yaml")
     on_grid = lambda theta: abs(theta / theta_step - round(theta / theta_step)) < 1e-9
     return loaded.replace(
         sample=loaded.sample.replace(n=n, n_predict=1000),
         select=loaded.select.replace(score=mechanism),
-        combine=loaded.combine.replace(rule="paper", theta_step=theta_step, radii=radii or RADII),
+        combine=loaded.combine.replace(rule=rule, theta_step=theta_step, radii=radii or RADII),
         report=loaded.report.replace(
             thetas=list(filter(on_grid, loaded.report.thetas)), bootstrap=200
         ),
@@ -163,9 +175,11 @@ def _pictures(generator, label: np.ndarray, side: int) -> np.ndarray:
     return pictures
 
 
-def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.DataFrame:
-    """Other noise levels, the other rule, and beside a selection network the entropy: all of them
-    better or worse by a made-up factor.
+def _baseline(
+    alone: dict, curve: pd.DataFrame, other_curve: pd.DataFrame, settings: params.Params
+) -> pd.DataFrame:
+    """What ACES is compared with: the other rule's curve, and, worse by a made-up factor, other
+    noise levels and, beside a selection network, the entropy.
     """
     rows, sigma = [], settings.sigma
     for factor in (0.4, 0.7, 1.4, 2.0):
@@ -183,14 +197,7 @@ def _baseline(alone: dict, curve: pd.DataFrame, settings: params.Params) -> pd.D
             },
         )
         rows += [{"series": "entropy", "sigma": sigma, **row} for row in worse.to_dict("records")]
-    better = curve.assign(
-        acr=1.1 * curve["acr"],
-        **{
-            f"certified_accuracy@{r:g}": (1.1 * curve[f"certified_accuracy@{r:g}"]).clip(upper=1)
-            for r in settings.combine.radii
-        },
-    )
-    rows += [{"series": "confident", "sigma": sigma, **row} for row in better.to_dict("records")]
+    rows += other_curve.assign(sigma=sigma).to_dict("records")
     columns = [
         "series",
         "sigma",

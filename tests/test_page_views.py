@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aces.rule.composition import Route
+from aces.rule.outcomes import Route
 from headless import move, needs_browser, opened, write_page
 
 pytestmark = needs_browser

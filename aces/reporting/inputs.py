@@ -16,8 +16,8 @@ import pandas as pd
 from aces.params import Params
 from aces.reporting.outcomes import OutcomeTable
 from aces.rule import metrics
-from aces.rule.outcomes import Outcomes
 from aces.rule.counts import BINS, Counts, Round
+from aces.rule.outcomes import Outcomes
 from aces.rule.working_point import WorkingPoint, working_point
 
 if TYPE_CHECKING:

@@ -117,10 +117,8 @@ def comparison(inputs: Inputs) -> pd.DataFrame:
         rows += _at_losses(inputs, inputs.other_curve, f"ACES, {RULES[inputs.other_rule]}")
     if len(inputs.entropy_selection):
         rows += _at_losses(inputs, inputs.entropy_selection, "ACES, the paper's rule, by entropy")
-    levels: list[dict] = [
-        {"sigma": inputs.sigma, **inputs.alone},
-        *inputs.varying_noise.to_dict("records"),
-    ]
+    own: dict = {"sigma": inputs.sigma, **inputs.alone}
+    levels = [own, *inputs.varying_noise.to_dict("records")]
     rows += [
         {"system": "certification network alone", **row, "theta": np.nan}
         for row in sorted(levels, key=lambda row: row["sigma"])
