@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-# The published quintic: x -> a x + b x^3 + c x^5 brings a singular value in (0, 1] near 1 fast.
+# Part of the definition of Muon, as published: x -> a x + b x^3 + c x^5 brings a singular value in
+# (0, 1] near 1 in few iterations.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 

@@ -20,8 +20,9 @@ from aces import params
 from aces.training.batches import Batch, Loss, cross_entropy, draw_noise, noisy_copies
 from aces.training.distributed import bare
 
-DDN_GAMMA = 0.05  # the published change of the norm per step
-DDN_FLOOR = 0.01  # the last step's length; the first approaches 1 with many steps
+# Part of the definition of DDN, as published: nobody tunes them, so they are not in params.yaml.
+DDN_GAMMA = 0.05  # the relative change of the norm per step
+DDN_FLOOR = 0.01  # the length of the last step; with many steps the first one is nearly 1
 
 
 def loss(
