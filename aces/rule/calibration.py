@@ -121,7 +121,7 @@ def p_value(worse: int, better: int, images: int, *, loss: float, delta: float) 
     ways = gammaln(images + 1) - gammaln(flips + 1) - gammaln(images - flips + 1)
     chance = np.exp(ways + xlogy(flips, second) + xlog1py(images - flips, -second))
     left = total + images - flips
-    at_most = bdtr(np.maximum(left, 0), images, first)
+    at_most = bdtr(np.clip(left, 0, images), images, first)
     return float(min(1.0, chance[left >= 0] @ at_most[left >= 0] + gamma))
 
 
