@@ -37,11 +37,8 @@ def draw(random: np.random.Generator, count: int, side: int) -> Part:
     down = np.abs(np.arange(side)[None, :, None] - centre[0])
     right = np.abs(np.arange(side)[None, None, :] - centre[1])
     distance = np.hypot(down, right)
-    shapes = (
-        distance <= size,
-        np.maximum(down, right) <= size,
-        (distance <= size) & (distance >= size / 2),
-    )
+    disc, square = distance <= size, np.maximum(down, right) <= size
+    shapes = disc, square, disc & (distance >= size / 2)
     inside = np.select([label[:, None, None] == number for number in range(3)], shapes)
     image = random.integers(0, 80, (count, side, side, 3), dtype=np.uint8)
     colour = random.integers(120, 256, (count, 1, 1, 3), dtype=np.uint8)

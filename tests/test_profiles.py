@@ -39,7 +39,7 @@ def test_every_row_of_the_paper_has_a_profile():
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_profile_is_valid_and_survives_set_param(path):
     profile = params.load(path)
-    channels = 1 if profile.dataset.name == "digits" else 3
+    channels = 1 if profile.dataset.name in ("digits", "torchvision/FashionMNIST") else 3
     with torch.device("meta"):
         for arch in (profile.core.arch, profile.certify.arch):
             build(arch, num_classes=10, mean=(0.5,) * channels, std=(0.2,) * channels)
