@@ -12,7 +12,7 @@ from torch import nn
 
 from aces import data, paths
 from aces.data import EvalSet, Info
-from aces.errors import InputError
+from aces.errors import InputError, one_line
 from aces.networks import evidence, formats, programs, reading, recognition
 from aces.networks.evidence import NORMALIZATIONS, Proposal, Statistics, Trial, Verdict
 from aces.networks.formats import Weights
@@ -188,9 +188,16 @@ def _filled(
     reading.check_kinds(network.state_dict(), match.state, path)
     # All tensors fit. Batch counters may be absent or belong to second heads; they are not used.
     known = network.state_dict()
-    network.load_state_dict(
-        known | {name: tensor for name, tensor in match.state.items() if name in known}
-    )
+    try:
+        network.load_state_dict(
+            known | {name: tensor for name, tensor in match.state.items() if name in known}
+        )
+    except RuntimeError as error:  # a tensor of another shape that was not needed to recognise it
+        reason = " ".join(str(error).split()[:60])
+        raise InputError(
+            f"checkpoint {path} does not fit the network {match.arch} ({one_line(reason)}): get it "
+            "again, or name its architecture"
+        ) from None
     notes = []
     if weights.arch and weights.arch != match.arch:
         notes.append(f"the file calls it {weights.arch}")

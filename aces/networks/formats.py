@@ -15,6 +15,7 @@ dictionary of tensors, whatever it is called.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,11 +128,18 @@ def _read_safetensors(path: Path) -> Weights:
         return _weights(path, PLAIN, state)
     known: dict[str, Any] = {"arch": header.get("arch")}
     try:
-        known |= {part: tuple(json.loads(header[part])) for part in ("mean", "std")}
-    except (KeyError, TypeError, ValueError):
+        known |= {part: tuple(map(float, json.loads(header[part]))) for part in ("mean", "std")}
+        sound = (
+            0 < len(known["mean"]) == len(known["std"])
+            and all(map(math.isfinite, (*known["mean"], *known["std"])))
+            and min(known["std"]) > 0
+        )
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        sound = False
+    if not sound:
         raise InputError(
             f"checkpoint {path} has a damaged header: train or import the network again"
-        ) from None
+        )
     return _weights(path, OWN, state, checked=header.get("normalization") != UNCHECKED, **known)
 
 

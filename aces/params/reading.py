@@ -15,6 +15,7 @@ from aces.params.file import Params
 
 MOST_BYTES = 1_000_000
 DEEPEST = 20
+MOST_VALUES = 100_000
 RENAMED = {"mechanism": "score"}  # old key -> what it is called now
 
 
@@ -32,7 +33,7 @@ def parse(text: str) -> Params:
     """Validate the text of a parameter file."""
     try:
         tree = yaml.load(text, Loader=_Loader)
-        _check_depth(tree)
+        _check_size(tree)
         return Params.model_validate({} if tree is None else tree)
     except ValidationError as error:
         raise InputError(_complaint(error.errors(), tree)) from None
@@ -75,12 +76,19 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _check_depth(tree: object, depth: int = 0) -> None:
-    if depth > DEEPEST:
-        raise InputError(f"nested more than {DEEPEST} levels deep: expected sections of keys")
-    children = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    for child in children:
-        _check_depth(child, depth + 1)
+def _check_size(tree: object) -> None:
+    """Refuse what is nested too deeply, or grows without end through YAML's references."""
+    waiting, seen = [(tree, 0)], 0
+    while waiting:
+        node, depth = waiting.pop()
+        seen += 1
+        if depth > DEEPEST:
+            raise InputError(f"nested more than {DEEPEST} levels deep: expected sections of keys")
+        if seen > MOST_VALUES:
+            raise InputError(f"more than {MOST_VALUES:,} values: expected a parameter file")
+        children = node.values() if isinstance(node, dict) else node
+        if isinstance(children, (list, type({}.values()))):
+            waiting += [(child, depth + 1) for child in children]
 
 
 def _leaves(prefix: str, node: object) -> Iterator[tuple[str, object]]:
