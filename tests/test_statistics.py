@@ -1,5 +1,8 @@
 """Bounds, tests and radii against scipy, published values, and simulation."""
 
+import itertools
+
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -115,3 +118,64 @@ def test_impossible_counts_are_refused():
         statistics.lower_bound(3, 2, alpha=0.1)
     with pytest.raises(InputError, match="sigma"):
         statistics.radius(0.9, sigma=0)
+
+
+# --- Nothing is ever rounded up, against 40 digits.
+
+
+def exact_tail(k, n, p):
+    """Pr[at least k of n] at probability p, term by term (p < k / n)."""
+    log = mpmath.loggamma
+    term = mpmath.exp(
+        log(n + 1) - log(k + 1) - log(n - k + 1) + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p)
+    )
+    total, odds = term, p / (1 - p)
+    for j in range(k, n):
+        term *= (n - j) * odds / (j + 1)
+        total += term
+        if term < total * mpmath.mpf(10) ** -35:
+            break
+    return total
+
+
+def test_no_radius_exceeds_its_exact_value():
+    """288 bounds, the radii of those above 1/2, the tail at the bound, and at the probability that
+    the radius stands for, is at most alpha. Then both are at most the exact ones.
+    """
+    checked = 0
+    with mpmath.workdps(40):
+        for n, alpha, share in itertools.product(
+            [20, 100, 1000, 2000, 10_000, 100_000],
+            [1e-12, 2e-8, 1e-4, 5e-4, 1e-3, 0.01, 0.05, 0.3],
+            [0.62, 0.8, 0.9, 0.99, 0.999, 1.0],
+        ):
+            k = round(share * n)
+            bound = statistics.lower_bound(k, n, alpha=alpha)
+            assert exact_tail(k, n, mpmath.mpf(float(bound))) <= mpmath.mpf(alpha)
+            if bound > 0.5:
+                for sigma in (0.25, 1.0):
+                    scaled = mpmath.mpf(float(statistics.radius(bound, sigma=sigma))) / mpmath.mpf(
+                        sigma
+                    )
+                    assert exact_tail(k, n, mpmath.ncdf(scaled)) <= mpmath.mpf(alpha)
+                checked += 1
+    assert checked >= 200
+
+
+@pytest.mark.parametrize("sigma", [0.12, 0.25, 1.0])
+def test_no_radius_between_two_bounds_exceeds_its_exact_value(sigma):
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        for _ in range(200):
+            high, low = np.sort(rng.beta(0.3, 0.3, 2)).tolist()
+            if not 0 < high < low < 1:
+                continue
+            gap = mpmath.erfinv(2 * mpmath.mpf(low) - 1) - mpmath.erfinv(2 * mpmath.mpf(high) - 1)
+            exact = mpmath.mpf(sigma) / mpmath.sqrt(2) * gap
+            found = mpmath.mpf(float(statistics.radius_between(low, high, sigma=sigma)))
+            assert exact * (1 - mpmath.mpf(10) ** -9) - mpmath.mpf(10) ** -14 < found <= exact
+    assert (
+        statistics.radius_between(0.4, 0.4, sigma=sigma)
+        == 0
+        == statistics.radius_between(0.3, 0.4, sigma=sigma)
+    )
