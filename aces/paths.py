@@ -19,6 +19,7 @@ OUTCOMES = RESULTS / "outcomes.parquet"
 CURVE = RESULTS / "curve.csv"
 COMPARISON = RESULTS / "comparison.csv"
 METRICS = RESULTS / "metrics.json"
+SUMMARY = RESULTS / "summary.json"  # the run in single numbers; METRICS are a few of them
 CALIBRATION = RESULTS / "calibration.json"
 STAGE_METRICS = Path("metrics")
 REPORTS = Path("reports")
@@ -32,6 +33,11 @@ def network(role: str, folder: Path = Path()) -> Path:
 def stage_metrics(stage: str) -> Path:
     """The summary of a stage."""
     return STAGE_METRICS / f"{stage}.json"
+
+
+def training_curve(role: str) -> Path:
+    """One row per epoch of a network's training."""
+    return STAGE_METRICS / f"{role}.csv"
 
 
 def dataset_folder(name: str) -> Path:

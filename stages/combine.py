@@ -1,113 +1,196 @@
-"""Counts and core predictions -> one outcome per image and theta -> metrics."""
+"""Counts and core predictions become one outcome per image and theta, and these become metrics.
 
-from pathlib import Path
+Both rules are applied to the same counts. The outcomes and the curve are those of `combine.rule`; the
+curve of the other rule is kept beside them, for comparison.
+"""
+
+import json
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from aces import paths, rule
+from aces.errors import InputError
+from aces.files import atomic, read_npz, write_json
 from aces.params import Params
 from aces.reporting.outcomes import tabulate, write_outcomes
-from aces.rule import composition, metrics, smoothing
+from aces.rule import metrics, smoothing
+from aces.rule.concerns import evaluation_concerns
 from aces.rule.counts import Counts, read_counts
+from aces.rule.radii import automatic_radii
+from aces.rule.working_point import working_point
 from aces.tracking import StageRun
 from stages.runner import run_stage
 
-RESULTS = Path("results")
+TRAINING = ("train_core", "train_certify", "train_select")  # stages that may have concerns
+HEADLINES = 3  # radii in results/metrics.json
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one rule says of all images at all thetas."""
+
+    outcomes: rule.Outcomes
+    natural: np.ndarray  # (N, T) answers of PREDICT
+    curve: pd.DataFrame
 
 
 def combine(params: Params, run: StageRun) -> dict:
-    settings, thetas = params.combine, params.combine.thetas
-    counts = read_counts("samples/counts.npz")
-    core = np.load("samples/core.npz")["prediction"]
-    outcomes, natural, curve = trade_off(params, counts, core)
-    summary = {
-        "core": {"nac": float((core == counts.label).mean())},
-        "certify": alone(params, counts, sigma=params.sigma),
-        **metrics.summary(
-            curve,
-            ceiling=composition.ceiling(
-                counts, sigma=params.sigma, alpha=settings.alpha, multiplicity=settings.multiplicity
-            ),
-        ),
+    counts = read_counts(paths.COUNTS)
+    core = read_core(counts)
+    radii = radii_of(params, counts)
+    answers = {
+        name: answer(params, counts, core, rule_name=name, radii=radii) for name in rule.RULES
     }
-
-    RESULTS.mkdir(exist_ok=True)
-    write_outcomes(
-        RESULTS / "outcomes.parquet",
-        tabulate(outcomes, natural, index=counts.index, label=counts.label, thetas=thetas),
+    chosen = answers[params.combine.rule]
+    table = tabulate(
+        chosen.outcomes,
+        chosen.natural,
+        index=counts.index,
+        label=counts.label,
+        thetas=params.combine.thetas,
     )
-    curve.to_csv(RESULTS / "curve.csv", index=False)
-    comparison(params, core).to_csv(RESULTS / "comparison.csv", index=False)
-    return summary
+    write_outcomes(paths.OUTCOMES, table)
+    _write_csv(paths.CURVE, chosen.curve)
+    _write_csv(paths.COMPARISON, comparison(params, core, answers, radii=radii))
+    summary = summarise(params, counts, core, chosen, radii=radii)
+    write_json(paths.SUMMARY, summary)
+    return headline(summary, radii=radii)
 
 
-def radii_of(params: Params) -> list[float]:
+def read_core(counts: Counts) -> np.ndarray:
+    """(N,) the core network's classes of the images that were drawn."""
+    arrays = read_npz(paths.CORE, what="the core's answers", remedy="run `dvc repro -f sample`")
+    if not {"prediction", "index"} <= arrays.keys() or arrays["prediction"].dtype.kind != "i":
+        raise InputError(f"{paths.CORE} is not the core's answers: run `dvc repro -f sample`")
+    if not np.array_equal(arrays["index"], counts.index):
+        raise InputError(
+            f"{paths.CORE} is about other images than {paths.COUNTS}: run `dvc repro -f sample`"
+        )
+    return arrays["prediction"]
+
+
+def radii_of(params: Params, counts: Counts) -> list[float]:
     radii = params.combine.radii
-    return [0.0, 0.25, 0.5, 0.75] if isinstance(radii, str) else radii
+    if radii != "auto":
+        return list(radii)
+    return automatic_radii(sigma=params.sigma, n=params.sample.n, alpha=params.combine.alpha)
 
 
-def trade_off(
-    params: Params, counts: Counts, core: np.ndarray
-) -> tuple[composition.Outcomes, np.ndarray, pd.DataFrame]:
-    """CERTIFY's outcomes, PREDICT's answers, and the curve over theta."""
-    settings, thetas = params.combine, params.combine.thetas
-    outcomes = composition.certify(
-        counts,
-        core,
-        sigma=params.sigma,
-        alpha=settings.alpha,
-        thetas=thetas,
-        multiplicity=settings.multiplicity,
-    )
-    natural = composition.predict(
-        counts, core, alpha=settings.alpha, thetas=thetas, multiplicity=settings.multiplicity
-    )
-    return (
-        outcomes,
-        natural,
-        pd.DataFrame(
-            metrics.curve(outcomes, natural, counts.label, thetas=thetas, radii=radii_of(params))
-        ),
-    )
+def answer(
+    params: Params, counts: Counts, core: np.ndarray, *, rule_name: str, radii: list[float]
+) -> Answers:
+    settings = params.combine
+    options = {
+        "alpha": settings.alpha,
+        "thetas": settings.thetas,
+        "rule": rule_name,
+        "multiplicity": settings.multiplicity,
+    }
+    outcomes = rule.certify(counts, core, **options)
+    natural = rule.predict(counts, core, **options)
+    curve = metrics.curve(outcomes, natural, counts.label, thetas=settings.thetas, radii=radii)
+    return Answers(outcomes, natural, pd.DataFrame(curve))
 
 
-def alone(params: Params, counts: Counts, *, sigma: float) -> dict[str, float]:
+def alone(params: Params, counts: Counts, *, radii: list[float]) -> dict[str, float]:
     """The certification network by itself: plain randomized smoothing on the same counts."""
-    smoothed = smoothing.certify(counts, sigma=sigma, alpha=params.combine.alpha)
+    smoothed = smoothing.certify(counts, alpha=params.combine.alpha)
     natural = smoothing.predict(counts, alpha=params.combine.alpha)
-    return metrics.individual(smoothed, natural, counts.label, radii=radii_of(params))
+    return metrics.individual(smoothed, natural, counts.label, radii=radii)
 
 
-def comparison(params: Params, core: np.ndarray) -> pd.DataFrame:
-    """What ACES is compared with: its certification network alone at other evaluation sigmas
-    (series `sigma`, a row each), and, where a selection network selects, the entropy mechanism in
-    its place (series `entropy`, a row a theta).
+def comparison(
+    params: Params, core: np.ndarray, answers: dict[str, Answers], *, radii: list[float]
+) -> pd.DataFrame:
+    """What ACES is compared with, one series below the other.
+
+    `paper` or `confident`: the other rule, one row per theta. `sigma`: the certification network alone
+    at another evaluation sigma, one row each. `entropy`: where a selection network selects, the
+    paper's rule with the entropy in its place, one row per theta.
     """
-    folder = Path("samples/comparison")
-    rows = [
-        {
-            "series": "sigma",
-            "sigma": sigma,
-            **alone(params, read_counts(folder / f"sigma-{sigma:g}.npz"), sigma=sigma),
-        }
-        for sigma in params.baseline.sigmas
-    ]
+    others = {name: it.curve for name, it in answers.items() if name != params.combine.rule}
+    folder = paths.COMPARISON_COUNTS
     if params.select.score == "network":
         counts = read_counts(folder / "entropy.npz")
-        rows += [
-            {"series": "entropy", "sigma": params.sigma, **row}
-            for row in trade_off(params, counts, core)[2].to_dict("records")
-        ]
-    columns = [
-        "series",
-        "sigma",
-        "theta",
-        "nac",
-        "acr",
-        *(f"certified_accuracy@{r:g}" for r in radii_of(params)),
+        others["entropy"] = answer(params, counts, core, rule_name="paper", radii=radii).curve
+    rows = [
+        {"series": name, "sigma": params.sigma, **row}
+        for name, curve in others.items()
+        for row in curve.to_dict("records")
     ]
-    return pd.DataFrame(rows, columns=columns)
+    for sigma in params.baseline.sigmas:
+        counts = read_counts(folder / f"sigma-{sigma:g}.npz")
+        rows.append({"series": "sigma", "sigma": sigma, **alone(params, counts, radii=radii)})
+    accuracies = [f"certified_accuracy@{r:g}" for r in radii]
+    return pd.DataFrame(rows, columns=["series", "sigma", "theta", "nac", "acr", *accuracies])
+
+
+def summarise(
+    params: Params, counts: Counts, core: np.ndarray, chosen: Answers, *, radii: list[float]
+) -> dict:
+    """Everything that a report, a comparison or a model card says of the run in single numbers."""
+    settings, curve = params.combine, chosen.curve
+    core_nac = float((core == counts.label).mean())
+    calibration = json.loads(paths.CALIBRATION.read_text())
+    point = working_point(
+        curve["theta"].to_numpy(),
+        nac=curve["nac"].to_numpy(),
+        acr=curve["acr"].to_numpy(),
+        core_nac=core_nac,
+        chosen=params.report.theta,
+        calibration=calibration,
+    )
+    certify = alone(params, counts, radii=radii)
+    columns = {name: curve[name].to_numpy() for name in curve.columns}
+    ceiling = rule.ceiling(
+        counts, alpha=settings.alpha, rule=settings.rule, multiplicity=settings.multiplicity
+    )
+    concerns = evaluation_concerns(
+        label=counts.label,
+        core=core,
+        guess=counts.guess,
+        abstained=chosen.outcomes.route[:, point.step] == rule.Route.ABSTAIN,
+        invalid=int(counts.invalid.sum()),
+        num_classes=counts.classes.shape[2],
+    )
+    return {
+        **{name: float(values[point.step]) for name, values in columns.items()},
+        "theta_source": point.words,
+        "rule": settings.rule,
+        "core": {"nac": core_nac},
+        "certify": certify,
+        **metrics.summary(columns, ceiling=ceiling),
+        "mean_draws": float(counts.draws.sum(axis=0).mean()),
+        "concerns": [*training_concerns(), *concerns],
+    }
+
+
+def headline(summary: dict, *, radii: list[float]) -> dict:
+    """results/metrics.json: the working point, in as many columns as fit a terminal."""
+    reachable = [r for r in radii if 0 < r < summary["acr_ceiling"]] or radii[-1:]
+    places = np.unique(np.linspace(0, len(reachable) - 1, HEADLINES + 2).round()[1:-1].astype(int))
+    shown = [f"certified_accuracy@{reachable[place]:g}" for place in places]
+    names = ("theta", "nac", "acr", *shown, "abstention")
+    return {
+        **{name: summary[name] for name in names},
+        "core_nac": summary["core"]["nac"],
+        "certify_nac": summary["certify"]["nac"],
+    }
+
+
+def training_concerns() -> list[str]:
+    """What the training stages found suspicious."""
+    files = [paths.stage_metrics(stage) for stage in TRAINING]
+    kept = [json.loads(file.read_text()) for file in files if file.exists()]
+    return [concern for content in kept for concern in content.get("concerns", [])]
+
+
+def _write_csv(path, frame: pd.DataFrame) -> None:
+    with atomic(path) as temporary:
+        frame.to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
-    run_stage("combine", combine, summary=RESULTS / "metrics.json")
+    run_stage("combine", combine, summary=paths.METRICS)

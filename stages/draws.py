@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from aces import extension, networks, paths, runtime, sampling
 from aces.data import EvalSet
+from aces.files import write_json
 from aces.params import SCORES, Params
+from aces.rule.counts import Counts
 from aces.sampling import DrawPlan
 
 
@@ -47,6 +49,7 @@ def draw_plan(
         n_predict=n_predict,
         seed=params.seed,
         chunk=settings.chunk,
+        noise=settings.noise,
         precision=settings.precision,
         adaptive=settings.adaptive if settings.adaptive.enabled else None,
     )
@@ -54,3 +57,10 @@ def draw_plan(
 
 def sampling_runtime() -> runtime.Runtime:
     return runtime.from_environment(scratch=paths.scratch() / "sampling")
+
+
+def write_deployed(counts: Counts) -> None:
+    """What certificates speak of: the network by its hash, its precision, and what ran it."""
+    settings = counts.settings
+    about = {name: getattr(settings, name) for name in ("model", "precision", "backend", "noise")}
+    write_json(paths.DEPLOYED / "about.json", about)

@@ -4,16 +4,21 @@ import os
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
-from aces import data, networks, paths, runtime
-from aces.console import console, warn
-from aces.networks.checkpoints import evaluation_images, import_checkpoint
+from aces import files, networks, paths, runtime
+from aces.console import say, warn
+from aces.data.sets import TrainSet, read_eval, read_train
+from aces.networks.checkpoints import import_checkpoint
 from aces.params import NONE, Params, Train
 from aces.tracking import StageRun
-from aces.training import Method, train_network
+from aces.training.concerns import network_concerns, settings_concerns
+from aces.training.curve import CurveFile
+from aces.training.loop import train_network
+from aces.training.method import Method
 
 
 def train(
@@ -25,17 +30,22 @@ def train(
     settings: Train,
     method: Method,
     sigma: float,
-    training: data.TrainSet,
+    training: TrainSet,
     num_classes: int,
 ) -> tuple[nn.Module, dict]:
-    """A freshly trained network and its summary; every epoch is tracked."""
+    """A freshly trained network and its summary. Every epoch is tracked and written to a file."""
+    concerns = settings_concerns(settings, method, images=len(training.label))
+    _warn(role, concerns)
     torch.manual_seed(zlib.crc32(f"{params.seed} {role}".encode()))
-    mean, std = training.mean, training.std
-    network = networks.build(arch, num_classes=num_classes, mean=mean, std=std)
+    network: nn.Module = networks.build(
+        arch, num_classes=num_classes, mean=training.mean, std=training.std
+    )
+    write_row = CurveFile(paths.training_curve(role))
     history: list[dict] = []
 
     def on_epoch(epoch: int, metrics: dict) -> None:
         history.append(metrics)
+        write_row(epoch, metrics)
         run.log_metrics(metrics, step=epoch)
 
     network = train_network(
@@ -45,116 +55,96 @@ def train(
         method=method,
         sigma=sigma,
         seed=params.seed,
-        runtime=runtime.from_environment(scratch=paths.scratch() / "training"),
+        runtime=training_runtime(),
         title=role,
         on_epoch=on_epoch,
     )
     if int(os.environ.get("RANK", 0)) > 0:
         sys.exit(0)  # the main process has the same network and writes it
-    return network, {"parameters": _count(network)} | {
-        f"final_{name}": value for name, value in (history[-1] if history else {}).items()
-    }
+    learned = network_concerns(
+        network, training, sigma=sigma, num_classes=num_classes, seed=params.seed
+    )
+    _warn(role, learned)
+    last = {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
+    found = [f"{role} network: {concern}" for concern in (*concerns, *learned)]
+    concerned = {"concerns": found} if found else {}
+    return network, {"parameters": _count(network), **last, **concerned}
 
 
 def use_all_gpus(stage: str, run: StageRun, *, settings: Train, method: Method) -> None:
-    """Start `stage` again under torchrun, one process a GPU, where there are several and none was
-    chosen.
+    """Start `stage` again under torchrun, with one process per GPU, if there are several GPUs and the
+    user did not choose one.
 
     Each step's images are shared equally, so of seven GPUs a batch of 256 uses four.
     """
     images, gpus = settings.batch // method.split, torch.cuda.device_count()
     processes = max((count for count in range(1, gpus + 1) if images % count == 0), default=1)
-    if (
-        processes > 1
-        and "RANK" not in os.environ
-        and runtime.from_environment().device in ("auto", "cuda")
-    ):
-        if processes < gpus:
-            console.print(
-                f"training on {processes} of {gpus} GPUs, which {images} images a step can be shared by"
-            )
-        run.discard()  # the main process of the new ones has a run of its own
-        os.execv(
-            sys.executable,
-            [
-                sys.executable,
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                f"--nproc-per-node={processes}",
-                "-m",
-                stage,
-            ],
+    chosen = runtime.from_environment().device
+    if processes == 1 or "RANK" in os.environ or chosen not in ("auto", "cuda"):
+        return
+    if processes < gpus:
+        say(
+            f"training on {processes} of {gpus} GPUs, which {images} images a step can be shared by"
         )
+    run.discard()  # the main process of the new ones has a run of its own
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    os.execv(sys.executable, [sys.executable, *launcher, "-m", stage])
 
 
 def take(
-    params: Params, checkpoint: str, *, role: str, arch: str, num_classes: int | None = None
-) -> dict:
-    """A published network in place of a trained one, and its summary; what was found in the file is
-    said.
-    """
-    dataset = params.dataset.name
+    params: Params, checkpoint: str, *, role: str, arch: str | None, num_classes: int | None = None
+) -> tuple[nn.Module, dict]:
+    """A published network in place of a trained one, and its summary. What was found is said."""
+    evaluation = read_eval(paths.evaluation_images(params.dataset.name))
     found = import_checkpoint(
         checkpoint,
-        dataset=dataset,
+        dataset=evaluation.info,
         arch=arch,
         num_classes=num_classes,
         sigma=None if role == "core" else params.sigma,
-        evaluation=evaluation_images(dataset),
+        evaluation=evaluation,
     )
     for note in found.notes:
-        console.print(f"{role}: {note}", markup=False)
+        say(f"{role}: {note}")
+    concerns = []
     if found.near_chance:
-        warn(
-            f"{role}: warning: hardly better than chance on the evaluation images; are the dataset, the network and "
-            "the normalisation right? `aces import` lets you choose",
+        concerns.append(
+            f"{role} network: hardly better than chance on the evaluation images; are the dataset, the "
+            "network and the normalisation right? `aces import` lets you choose"
         )
-    _write(
-        params,
-        found.module,
-        role=role,
-        arch=found.arch,
-        num_classes=found.num_classes,
-        mean=found.mean,
-        std=found.std,
-        checkpoint=Path(checkpoint).name,
-    )
-    return {"parameters": _count(found.module)}
+        warn(concerns[0])
+    files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained
+    concerned = {"concerns": concerns} if concerns else {}
+    return found.module, {"parameters": _count(found.module), **concerned}
 
 
-def write_network(
-    params: Params,
-    network: nn.Module,
-    training: data.TrainSet,
-    *,
-    role: str,
-    arch: str,
-    num_classes: int,
-    **metadata,
-) -> None:
-    _write(
-        params,
-        network,
-        role=role,
-        arch=arch,
-        num_classes=num_classes,
-        mean=training.mean,
-        std=training.std,
-        **metadata,
-    )
+def write_network(params: Params, network: nn.Module, *, role: str, **metadata: Any) -> None:
+    """Write a network, and how to build it again. The same network gives the same bytes."""
+    recipe: dict[str, Any] = network.recipe  # type: ignore[assignment]
+    path = paths.network(role)
+    networks.save_model(path, network, **recipe, dataset=params.dataset.name, **metadata)
 
 
 def is_published(checkpoint: str) -> bool:
     return checkpoint != NONE
 
 
-def read_training(params: Params) -> data.TrainSet:
-    return data.read_train(paths.training_images(params.dataset.name))
+def read_training(params: Params) -> TrainSet:
+    return read_train(paths.training_images(params.dataset.name))
 
 
-def _write(params: Params, network: nn.Module, *, role: str, **metadata) -> None:
-    networks.save_model(paths.network(role), network, dataset=params.dataset.name, **metadata)
+def training_runtime() -> runtime.Runtime:
+    return runtime.from_environment(scratch=paths.scratch() / "training")
+
+
+def checkpoint_name(checkpoint: str) -> str:
+    """What the header of a network says of its origin: the same on every machine."""
+    return Path(checkpoint).name
+
+
+def _warn(role: str, concerns: list[str]) -> None:
+    for concern in concerns:
+        warn(f"{role}: {concern}")
 
 
 def _count(network: nn.Module) -> int:

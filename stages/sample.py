@@ -28,6 +28,7 @@ def sample(params: Params, run: StageRun) -> dict:
     plan = draws.draw_plan(params, n=params.sample.n, n_predict=params.sample.n_predict)
     counts = draw(params, evaluation, network, plan, select=select)
     write_counts(paths.COUNTS, counts)
+    draws.write_deployed(counts)
     draw_comparisons(params, evaluation, network, plan, by_entropy=select is not None)
     return {
         "draws": int(counts.draws.sum()),
@@ -68,6 +69,7 @@ def draw(
         index=np.asarray(evaluation.index),
         label=evaluation.label,
         select=select,
+        score=draws.own_score(params),
     )
 
 

@@ -1,8 +1,17 @@
-"""Train the certification network at sigma, or take a published one."""
+"""Train the certification network at sigma, or take a published one.
 
+With a denoiser, the network is classifier(denoiser(z, sigma)): the classifier never needs to see
+noise, and may be the core network itself (`certify.checkpoint: models/core.safetensors`).
+"""
+
+from torch import nn
+
+from aces import networks as library
+from aces import paths
 from aces.params import Params
 from aces.tracking import StageRun
 from aces.training import methods
+from aces.training.curve import CurveFile
 from stages import networks
 from stages.runner import run_stage
 
@@ -10,10 +19,28 @@ from stages.runner import run_stage
 def train_certify(params: Params, run: StageRun) -> dict:
     certify = params.certify
     if networks.is_published(certify.checkpoint):
-        return networks.take(params, certify.checkpoint, role="certify", arch=certify.arch)
-    training, method = networks.read_training(params), methods.resolve(certify, params.sigma)
+        network, summary = networks.take(
+            params,
+            certify.checkpoint,
+            role="certify",
+            arch=_named(certify.arch, certify.checkpoint),
+        )
+        about = {"checkpoint": networks.checkpoint_name(certify.checkpoint)}
+    else:
+        network, summary = train_classifier(params, run)
+        about = {"method": certify.method, "sigma": params.sigma}
+    if certify.denoiser.arch != "none":
+        network = library.before(denoiser(params, run, network), network, sigma=params.sigma)
+        about |= {"denoiser": certify.denoiser.arch, "sigma": params.sigma}
+    networks.write_network(params, network, role="certify", **about)
+    return summary
+
+
+def train_classifier(params: Params, run: StageRun) -> tuple[nn.Module, dict]:
+    certify, training = params.certify, networks.read_training(params)
+    method = methods.resolve(certify, params.sigma)
     networks.use_all_gpus("stages.train_certify", run, settings=certify.train, method=method)
-    network, summary = networks.train(
+    return networks.train(
         params,
         run,
         role="certify",
@@ -24,17 +51,38 @@ def train_certify(params: Params, run: StageRun) -> dict:
         training=training,
         num_classes=training.num_classes,
     )
-    networks.write_network(
-        params,
-        network,
+
+
+def denoiser(params: Params, run: StageRun, classifier: nn.Module) -> nn.Module:
+    """The denoiser before the classifier: from a file, or trained at sigma."""
+    from aces.training.denoiser import train_denoiser
+
+    settings = params.certify.denoiser
+    if networks.is_published(settings.checkpoint):
+        return library.load_denoiser(settings.checkpoint)
+    training = networks.read_training(params)
+    fresh = library.build_denoiser(settings.arch, channels=training.shape[0])
+    write_row = CurveFile(paths.training_curve("denoiser"))
+
+    def on_epoch(epoch: int, metrics: dict) -> None:
+        write_row(epoch, metrics)
+        run.log_metrics({f"denoiser/{name}": value for name, value in metrics.items()}, step=epoch)
+
+    return train_denoiser(
+        fresh,
+        classifier,
         training,
-        role="certify",
-        arch=certify.arch,
-        num_classes=training.num_classes,
-        method=certify.method,
+        settings=settings.train,
         sigma=params.sigma,
+        seed=params.seed,
+        runtime=networks.training_runtime(),
+        on_epoch=on_epoch,
     )
-    return summary
+
+
+def _named(arch: str, checkpoint: str) -> str | None:
+    """The architecture of the file, unless the file is the pipeline's own and says it itself."""
+    return None if checkpoint == str(paths.network("core")) else arch
 
 
 if __name__ == "__main__":

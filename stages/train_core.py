@@ -11,11 +11,15 @@ from stages.runner import run_stage
 def train_core(params: Params, run: StageRun) -> dict:
     core = params.core
     if networks.is_published(core.checkpoint):
-        return networks.take(params, core.checkpoint, role="core", arch=core.arch)
+        network, summary = networks.take(params, core.checkpoint, role="core", arch=core.arch)
+        origin = networks.checkpoint_name(core.checkpoint)
+        networks.write_network(params, network, role="core", checkpoint=origin)
+        return summary
     training = networks.read_training(params)
     classes = training.num_classes
-    # An architecture that cannot work is refused before this training, not after it.
-    check_arch(params.certify.arch, num_classes=classes, shape=training.shape)
+    if not networks.is_published(params.certify.checkpoint):
+        # An architecture that cannot work is refused before this training, not after it.
+        check_arch(params.certify.arch, num_classes=classes, shape=training.shape)
     networks.use_all_gpus("stages.train_core", run, settings=core.train, method=standard.method())
     network, summary = networks.train(
         params,
@@ -28,9 +32,7 @@ def train_core(params: Params, run: StageRun) -> dict:
         training=training,
         num_classes=classes,
     )
-    networks.write_network(
-        params, network, training, role="core", arch=core.arch, num_classes=classes
-    )
+    networks.write_network(params, network, role="core")
     return summary
 
 

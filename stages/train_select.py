@@ -19,9 +19,12 @@ def train_select(params: Params, run: StageRun) -> dict:
 
     certify, select = params.certify, params.select
     if networks.is_published(select.checkpoint):
-        return networks.take(
+        network, summary = networks.take(
             params, select.checkpoint, role="select", arch=certify.arch, num_classes=OUTPUTS
         )
+        origin = networks.checkpoint_name(select.checkpoint)
+        networks.write_network(params, network, role="select", checkpoint=origin)
+        return summary
     labelled = labelled_training_set(params)
     method = methods.resolve(certify, params.sigma)
     networks.use_all_gpus("stages.train_select", run, settings=certify.train, method=method)
@@ -36,16 +39,7 @@ def train_select(params: Params, run: StageRun) -> dict:
         training=labelled,
         num_classes=OUTPUTS,
     )
-    networks.write_network(
-        params,
-        network,
-        labelled,
-        role="select",
-        arch=certify.arch,
-        num_classes=OUTPUTS,
-        eta=select.eta,
-        sigma=params.sigma,
-    )
+    networks.write_network(params, network, role="select", eta=select.eta, sigma=params.sigma)
     return summary | {"trained": 1, "certify_share": float(labelled.label.mean())}
 
 

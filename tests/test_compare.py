@@ -34,7 +34,7 @@ def stored(folder: Path, id: str, name: str, *, seed: int, **changes) -> StoredR
     run = simulated_run(images=40, theta_step=0.05, seed=seed)
     (folder / id / "results").mkdir(parents=True)
     run.curve.to_csv(folder / id / "results/curve.csv", index=False)
-    (folder / id / "results/metrics.json").write_text(json.dumps(run.metrics))
+    (folder / id / "results/summary.json").write_text(json.dumps(run.metrics))
     run.comparison.to_csv(folder / id / "results/comparison.csv", index=False)
     parameters = {key: str(value) for key, value in (params.flatten(run.params) | changes).items()}
     return StoredRun(id, name, parameters, folder / id)
@@ -118,7 +118,7 @@ def test_networks_alone_are_a_table_of_their_own(runs, tmp_path, capsys):
     assert main(["compare", "--out", str(tmp_path / "out"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     for row, run in zip(rows, runs, strict=False):
-        alone = json.loads(run.artifact("results/metrics.json").read_text())["certify"]
+        alone = json.loads(run.artifact("results/summary.json").read_text())["certify"]
         assert all(
             row[f"certify_{name}"] == pytest.approx(alone[name])
             for name in ("nac", "acr", "certified_accuracy@0.25")
@@ -178,9 +178,9 @@ def test_a_named_run_without_results_is_named(runs, tmp_path, capsys):
     [
         ("curve.csv", ""),
         ("curve.csv", "theta,nac\n0,1\n"),
-        ("metrics.json", "{"),
-        ("metrics.json", '{"core": 3}'),
-        ("metrics.json", "[]"),
+        ("summary.json", "{"),
+        ("summary.json", '{"core": 3}'),
+        ("summary.json", "[]"),
         ("curve.csv", "theta,nac,acr\n0,<script>alert(1)</script>,0\n"),
         ("curve.csv", "theta,nac,acr\n0,0.5,inf\n"),
         ("curve.csv", "theta,nac,acr\n1,0.5,0\n0,0.5,0\n"),

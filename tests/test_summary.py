@@ -16,7 +16,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     run.curve.to_csv(tmp_path / "results/curve.csv", index=False)
     run.comparison.to_csv(tmp_path / "results/comparison.csv", index=False)
-    (tmp_path / "results/metrics.json").write_text(json.dumps(run.metrics))
+    (tmp_path / "results/summary.json").write_text(json.dumps(run.metrics))
     (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
@@ -62,7 +62,7 @@ def test_summary_leads_with_the_working_point(project, capsys):
 def test_summary_warns_before_any_number(project, capsys):
     concerns = ["The core network is hardly better than chance.", "Only 40 images are evaluated."]
     metrics = project.metrics | {"concerns": concerns}
-    Path("results/metrics.json").write_text(json.dumps(metrics))
+    Path("results/summary.json").write_text(json.dumps(metrics))
     assert main(["summary"]) == 0
     shown = capsys.readouterr().out
     assert shown.index("Do not rely on these numbers yet") < shown.index("ACES answers")
@@ -90,8 +90,8 @@ def test_summary_before_any_run_says_what_to_do(tmp_path, monkeypatch, capsys):
     ("name", "text"),
     [
         ("curve.csv", "theta,nac,acr\n0,high,0\n"),
-        ("metrics.json", "{"),
-        ("metrics.json", '{"core": {"nac": "x"}, "certify": {}, "acr_ceiling": 1}'),
+        ("summary.json", "{"),
+        ("summary.json", '{"core": {"nac": "x"}, "certify": {}, "acr_ceiling": 1}'),
         ("calibration.json", "[1]"),
     ],
 )

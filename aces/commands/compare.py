@@ -98,7 +98,7 @@ def read_curves(runs: list, *, named: bool) -> list:
     ]
     if without and (named or len(without) == len(runs)):
         raise InputError(
-            f"no results/curve.csv and results/metrics.json with {', '.join(without)}: "
+            f"no results/curve.csv and results/summary.json with {', '.join(without)}: "
             "run `dvc repro` again"
             + (", or name the other runs by their ids" if len(without) < len(runs) else "")
         )

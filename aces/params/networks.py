@@ -101,9 +101,10 @@ class Consistency(Section):
 class Denoiser(Section):
     """A denoiser before the classifier: the certification network is classifier(denoiser(z, sigma))."""
 
-    arch: str = "small-denoiser"
+    arch: str = "none"
+    """`none`, `ffdnet`, `small-denoiser`, or `package.module:function`."""
     checkpoint: str = NONE
-    code: str = NONE
+    """A file of trained weights, instead of training."""
     train: Train = Train()
 
 
@@ -111,16 +112,17 @@ class Certify(Section):
     """The certification network. Each built-in method lists its settings by sigma: the nearest applies."""
 
     arch: str = "small"
-    """As for the core network; `core` with a denoiser: the core network itself."""
+    """As for the core network."""
     checkpoint: str = NONE
+    """A file of trained weights, instead of training; `models/core.safetensors` is the core network."""
     weights: Literal["pretrained"] | None = None
     method: str = "gaussian"
     """`gaussian`, `smoothadv`, `macer`, `consistency`, or `package.module:function`."""
     settings: dict[str, Any] = {}
     """Handed to the function that `method` names."""
     code: str = NONE
-    """The file or folder of an architecture or a method of your own, if it lies in this project."""
-    denoiser: Denoiser | None = None
+    """The file or folder of an architecture, a denoiser or a method of your own, if it lies in this project."""
+    denoiser: Denoiser = Denoiser()
     train: Train = Train()
     smoothadv: list[SmoothAdv] = [
         SmoothAdv(sigma=0.25, attack="pgd", steps=2, draws=1, epsilon=0.25, warmup=1)

@@ -132,7 +132,7 @@ def radii_of(table: pd.DataFrame) -> list[str]:
 
 def read_curve(run: StoredRun) -> RunCurve | None:
     """Read the results of a run; None where it has none. Text in place of a number is refused."""
-    if run.artifact("results/curve.csv") is None or run.artifact("results/metrics.json") is None:
+    if run.artifact("results/curve.csv") is None or run.artifact("results/summary.json") is None:
         return None
     try:
         params = {str(name): str(value) for name, value in run.params.items()}
@@ -150,7 +150,7 @@ def read_results(folder: Path, params: dict[str, str]) -> RunCurve:
     def find(path: str) -> Path | None:
         return folder / path if (folder / path).exists() else None
 
-    for path in ("results/curve.csv", "results/metrics.json"):
+    for path in ("results/curve.csv", "results/summary.json"):
         if find(path) is None:
             raise InputError(f"{path} does not exist: `make repro` or `dvc repro` makes it")
     try:
@@ -168,7 +168,7 @@ def _read(
     find: Callable[[str], Path | None], *, id: str, name: str, params: dict[str, str]
 ) -> RunCurve:
     """The files of a run, checked; `find` says where a file lies."""
-    curve_file, metrics_file = find("results/curve.csv"), find("results/metrics.json")
+    curve_file, metrics_file = find("results/curve.csv"), find("results/summary.json")
     assert curve_file is not None and metrics_file is not None
     curve = _numbers(pd.read_csv(curve_file))
     metrics = json.loads(Path(metrics_file).read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """What makes the numbers of an evaluation doubtful. None of it is an error; each is a sentence.
 
-The stage `combine` keeps them in results/metrics.json under `concerns`; the report and
+The stage `combine` keeps them in results/summary.json under `concerns`; the report and
 `aces summary` show them where they cannot be missed.
 """
 

@@ -1,0 +1,91 @@
+"""Tell MLflow the whole story of the run: the working point, the curve, the report, the model.
+
+This stage always runs, also when DVC took everything before it from its cache: the run in MLflow then
+gets what the skipped stages had computed.
+"""
+
+import json
+
+import pandas as pd
+
+from aces import data, files, paths, reporting
+from aces.model.composed import ACES
+from aces.networks import fingerprint
+from aces.params import Params
+from aces.tracking import StageRun, publish
+from aces.tracking.card import ModelCard
+from stages.runner import run_stage
+
+SUMMARIES = {
+    stage: paths.stage_metrics(stage)
+    for stage in ("subsample", "train_core", "train_certify", "train_select", "sample", "calibrate")
+} | {"combine": paths.METRICS}
+RESULTS = (paths.CURVE, paths.COMPARISON, paths.METRICS, paths.SUMMARY, paths.CALIBRATION)
+
+
+def publish_run(params: Params, run: StageRun) -> dict:
+    summary, curve = json.loads(paths.SUMMARY.read_text()), pd.read_csv(paths.CURVE)
+    run.roll_up(SUMMARIES)
+    shown = publish.log_working_point(run, json.loads(paths.METRICS.read_text()))
+    publish.log_curve(run, {name: curve[name].tolist() for name in curve.columns})
+    for path in (*RESULTS, *filter(lambda path: path.exists(), SUMMARIES.values())):
+        run.log_artifact(path, path.parent.name)
+    log_datasets(params, run)
+    publish.log_report(run, paths.REPORTS, picture=reporting.screenshot)
+    publish_model(params, run, summary, curve)
+    return shown
+
+
+def log_datasets(params: Params, run: StageRun) -> None:
+    name = params.dataset.name
+    images = {
+        "evaluation": paths.evaluation_images(name),
+        "calibration": paths.calibration_images(name),
+        "training": paths.training_images(name),
+    }
+    for context, path in images.items():
+        run.log_dataset(path, name=name, context=context)
+
+
+def publish_model(params: Params, run: StageRun, summary: dict, curve: pd.DataFrame) -> None:
+    """The composed model at the working point, to be loaded, served, and found by name."""
+    model = ACES.from_pipeline(theta=summary["theta"])
+    folder = run.workspace() / "model"
+    model.save(folder)
+    publish.log_model(
+        run,
+        "aces.model.serving:log_model",
+        card=model_card(params, model, summary, curve).markdown(),
+        tags={f"aces.model.{role}": fingerprint(it) for role, it in model.networks.items()},
+        folder=str(folder),
+        dataset=params.dataset.name,
+        n0=params.sample.n0,
+        alpha=params.combine.alpha,
+    )
+
+
+def model_card(params: Params, model: ACES, summary: dict, curve: pd.DataFrame) -> ModelCard:
+    evaluation = data.read_eval(paths.evaluation_images(params.dataset.name))
+    shown = {*params.report.thetas, summary["theta"]}
+    metrics = [name for name in curve if name.startswith(("nac", "certified_accuracy@"))]
+    rows = curve[curve["theta"].round(9).isin([round(theta, 9) for theta in shown])]
+    return ModelCard(
+        name=f"aces-{params.dataset.name}",
+        data=f"{params.dataset.name}, {len(evaluation.label):,} test images "
+        f"(sha256 {files.digest(paths.evaluation_images(params.dataset.name))[:12]})",
+        networks={
+            "core": params.core.arch,
+            "certification": f"{params.certify.arch}, {params.certify.method}",
+        },
+        sigma=params.sigma,
+        theta=summary["theta"],
+        theta_source=summary["theta_source"],
+        alpha=params.combine.alpha,
+        draws=params.sample.n,
+        rule=params.combine.rule,
+        rows={row["theta"]: {name: row[name] for name in metrics} for _, row in rows.iterrows()},
+    )
+
+
+if __name__ == "__main__":
+    run_stage("publish", publish_run)
