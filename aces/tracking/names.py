@@ -7,6 +7,7 @@ from typing import Any
 EXPERIMENT = "aces"
 PIPELINE = "aces.pipeline"  # tag of a parent run: the key that all stages of a pipeline run share
 COMPLETE = "aces.complete"  # tag of a parent run: its last stage has finished
+LAST_STAGE = "publish"  # when it has finished, a pipeline run is complete
 STAGE = "aces.stage"  # tag of a nested run: the name of its stage
 OUTPUT = "aces.output"  # tag of a nested run: digest of the metrics file it wrote
 PROCESS = "aces.process"  # tag of a nested run: host, process id and start of its process

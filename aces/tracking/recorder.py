@@ -26,7 +26,7 @@ class Recorder:
         self.id: str | None = None
         self.parent: str | None = None
         self._client: Any = None
-        self._experiment = ""
+        self._experiment = self._stage = ""
         self._monitor: Any = None
 
     def connect(self) -> None:
@@ -36,7 +36,7 @@ class Recorder:
 
     def start(self, stage: str, parameters: dict[str, object], pid: int) -> dict[str, str]:
         """Begin the stage's run under its parent; the ids of both."""
-        self._experiment = store.experiment_id(self._client)
+        self._stage, self._experiment = stage, store.experiment_id(self._client)
         pipelines.close_dead(self._client, self._experiment)
         self.parent = pipelines.find_parent(self._client, self._experiment, parameters)
         tags = {
@@ -128,17 +128,16 @@ class Recorder:
 
     # ------------------------------------------------------------ the end
 
-    def complete(self) -> None:
-        """The pipeline is through: the next pipeline run gets a parent of its own."""
-        self._client.set_tag(self.parent, names.COMPLETE, "yes")
-
     def discard(self) -> None:
         """Forget this run: another process starts the stage anew."""
         self._client.delete_run(self.id)
         self.id = None
 
     def finish(self, status: str) -> None:
+        """End both runs. After the last stage the next pipeline run gets a parent of its own."""
         self._stop_monitor()
+        if self._stage == names.LAST_STAGE and status == "FINISHED":
+            self._client.set_tag(self.parent, names.COMPLETE, "yes")
         for run in (self.id, self.parent):
             if run is not None:
                 self._client.set_terminated(run, status)

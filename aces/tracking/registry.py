@@ -14,13 +14,22 @@ def register(function: str, card: str, options: dict[str, Any]) -> str | None:
     """
     import mlflow
 
-    logged = extension.resolve(function, what="function")(**options)
-    version = getattr(logged, "registered_model_version", None)
-    name = getattr(logged, "registered_model_name", None) or options.get("name")
+    before = _versions()
+    extension.resolve(function, what="function")(**options)
+    new = _versions() - before
     client = mlflow.MlflowClient()
-    if version is None or name is None:
-        return None
-    client.update_registered_model(name, description=card)
-    client.update_model_version(name, str(version), description=card)
-    client.set_registered_model_alias(name, CHAMPION, str(version))
-    return f"models:/{name}/{version}"
+    for name, version in new:
+        client.update_registered_model(name, description=card)
+        client.update_model_version(name, version, description=card)
+        client.set_registered_model_alias(name, CHAMPION, version)
+    return next((f"models:/{name}/{version}" for name, version in sorted(new)), None)
+
+
+def _versions() -> set[tuple[str, str]]:
+    """(name, version) of the models that were registered from the active run."""
+    import mlflow
+
+    run = mlflow.active_run()
+    assert run is not None  # the writer has started one
+    found = mlflow.MlflowClient().search_model_versions(f"run_id = '{run.info.run_id}'")
+    return {(version.name, str(version.version)) for version in found}

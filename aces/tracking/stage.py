@@ -130,10 +130,6 @@ class StageRun:
 
     # ------------------------------------------------------------ the end
 
-    def complete(self) -> None:
-        """The pipeline is through: the next pipeline run gets a parent of its own."""
-        self._post("complete")
-
     def discard(self) -> None:
         """Forget this run: another process starts the stage anew."""
         self._ask("discard")
