@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from aces import data, params
+from aces.data import known
 from aces.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("datasets")
@@ -69,6 +70,21 @@ def test_imagenet_classes_are_in_the_usual_order():
         "golden retriever",
         "toilet tissue",
     )
+
+
+@pytest.mark.parametrize(
+    "name, path, title",
+    [
+        ("cifar10", None, "CIFAR-10"),
+        ("folder", "/home/me/photos", "photos"),
+        ("npz", "sets/birds.npz", "birds"),
+        ("torchvision/GTSRB", None, "GTSRB"),
+        ("hf/uoft-cs/cifar100", None, "uoft-cs/cifar100"),
+        ("my.module:load", None, "my.module:load"),
+    ],
+)
+def test_titles(name, path, title):
+    assert known.title(params.Dataset(name=name, path=path)) == title
 
 
 def test_to_tensor():

@@ -3,7 +3,9 @@
 This module imports no source of images, so a change of one retrains nothing.
 """
 
-from aces import paths
+from pathlib import Path
+
+from aces import params, paths
 from aces.data.sets import Info, read_info
 from aces.errors import InputError
 
@@ -22,6 +24,16 @@ DIGITS = Info(
     std=(0.3760,),
 )
 DATASETS = ("cifar10", "imagenet", "digits")
+
+TITLES = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
+
+
+def title(dataset: params.Dataset) -> str:
+    """What a person calls the dataset."""
+    name = dataset.name
+    if name in ("folder", "npz") and dataset.path is not None:
+        return Path(dataset.path).stem
+    return TITLES.get(name, name.removeprefix("torchvision/").removeprefix("hf/"))
 
 
 def imagenet() -> Info:

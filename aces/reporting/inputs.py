@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from aces.data.known import title
 from aces.params import Params
 from aces.reporting.outcomes import OutcomeTable
 from aces.rule import metrics
@@ -31,7 +32,6 @@ METHODS = {
     "macer": "MACER",
     "consistency": "Consistency",
 }
-DATASETS = {"cifar10": "CIFAR-10", "imagenet": "ImageNet", "digits": "the digits"}
 STEPS = 200  # of the page's slider at most: more would show no more, and weigh more
 
 
@@ -117,7 +117,7 @@ class Inputs:
 
     @property
     def dataset(self) -> str:
-        return DATASETS.get(self.params.dataset.name, self.params.dataset.name)
+        return title(self.params.dataset)
 
     @property
     def alone(self) -> dict[str, float]:

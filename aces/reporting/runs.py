@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from aces.data.known import TITLES
 from aces.errors import InputError, one_line
-from aces.reporting.inputs import DATASETS, METHODS, RULES
+from aces.reporting.inputs import METHODS, RULES
 from aces.rule.working_point import WorkingPoint, best_within, working_point
 
 ACCURACY = "certified_accuracy@"
@@ -77,7 +78,7 @@ class RunCurve:
     @property
     def dataset(self) -> str:
         name = self.params.get("dataset.name", "unknown dataset")
-        return DATASETS.get(name, short_value(name))
+        return TITLES.get(name, short_value(name))
 
     @property
     def rule(self) -> str:
