@@ -25,6 +25,8 @@ from aces.rule.counts import Round, Settings
 from aces.runtime import Runtime
 from aces.sampling.drawing import Drawing, open_drawing
 from aces.sampling.images import Images, as_numbers
+from aces.sampling.lattice import lattice
+from aces.sampling.noise import rounding_distance
 from aces.sampling.plan import DrawPlan
 
 CERTIFY = {"paper": PaperCertify, "confident": ConfidentCertify}
@@ -64,7 +66,8 @@ def certify_at(
     `prediction` everywhere within `radius`.
 
     The tests are those of `aces.rule.anytime`. An image that is answered by the core has no radius:
-    it is left after round GUESS.
+    it is left after round GUESS. Float images are rounded to the lattice of the noise; the distance
+    is added to the radius that is tested, so that the answer speaks of the images as they are.
 
     Of the plan, at most n draws are made for an image. Its `chunk`, `n_predict` and `adaptive` are
     not used: the tests are read after few draws at first and then ever more rarely. The other
@@ -81,7 +84,7 @@ def certify_at(
     ) as drawing:
         question = CERTIFY[_known(rule)](
             _drawn(drawing, Round.GUESS),
-            radius=radius,
+            radius=radius + _farthest(drawing, plan),
             sigma=plan.sigma,
             theta=theta,
             alpha=alpha,
@@ -150,6 +153,13 @@ def _known(rule: str) -> str:
     if rule not in RULES:
         raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
     return rule
+
+
+def _farthest(drawing: Drawing, plan: DrawPlan) -> float:
+    """The largest distance of an image from the lattice point that is sampled for it."""
+    if plan.noise == "float":
+        return 0.0
+    return float(rounding_distance(drawing.images, lattice(plan.sigma)).max())
 
 
 def _drawn(drawing: Drawing, round_: Round) -> Drawn:
