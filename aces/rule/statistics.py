@@ -13,10 +13,12 @@ from scipy.special import betainc, betaincinv, ndtri
 
 from aces.errors import InputError
 
-# The library functions below are accurate to about 3 units of 2^-53, relative (measured against 40
-# digits, n up to 10^6). What they give is lowered by 8 such units: a bound and a radius are never
-# above their exact value.
+# What the library functions give is lowered by more than their error, so that a bound and a radius
+# are never above their exact value. Measured against 40 digits (n up to 10^6, alpha down to 10^-14),
+# in units of 2^-53, relative: the inverse of the beta function errs by 3 above 1/2 and by 1,200
+# below, the quantile by 3.
 _DOWN = 1 - 2.0**-50
+_FURTHER_DOWN = 1 - 2.0**-40  # for bounds below 1/2
 
 Numbers = float | Sequence[float] | np.ndarray
 
@@ -128,7 +130,8 @@ def _checked(k: Numbers, n: Numbers, alpha: Numbers) -> list[np.ndarray]:
 
 
 def _clopper_pearson(k: np.ndarray, n: Numbers, alpha: Numbers) -> np.ndarray:
-    bound = betaincinv(np.maximum(k, 1), np.asarray(n) - k + 1.0, alpha) * _DOWN
+    bound = betaincinv(np.maximum(k, 1), np.asarray(n) - k + 1.0, alpha)
+    bound = bound * np.where(bound > 0.5, _DOWN, _FURTHER_DOWN)
     return np.where(k > 0, bound, 0.0)[()]
 
 
