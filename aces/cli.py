@@ -1,4 +1,6 @@
-"""The command `aces`: each of its commands is a module in `aces.commands`, imported when it is used."""
+"""The command `aces`: each of its commands is a module in `aces.commands`, imported when it is
+used.
+"""
 
 import argparse
 import difflib
@@ -23,6 +25,7 @@ COMMANDS = {
     "paper": "reproduce every number of the paper from the official release",
     "import": "convert a published checkpoint",
     "compare": "put several runs in one page and one table",
+    "rules": "compare the two rules at the same loss of accuracy, on finished runs",
     "bench": "measure the speed of this machine, as ratios",
     "scratch": "list or remove the partial work of long stages",
     "schema": "describe params.yaml to editors, as a JSON schema",

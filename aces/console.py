@@ -1,4 +1,5 @@
-"""What a person sees in the terminal: lines, warnings, and progress with its rate and remaining time.
+"""What a person sees in the terminal: lines, warnings, and progress with its rate and remaining
+time.
 
 Results go to the standard output. Warnings, errors and progress go to the standard error, so that
 the output of a command can be piped.
@@ -54,7 +55,8 @@ class _Bar:
         self._progress.update(self._task, note=f"{rate}  {note}".strip())
 
     def skip(self, steps: int) -> None:
-        """These steps turned out to be unnecessary: they count for neither the rate nor the total."""
+        """These steps turned out to be unnecessary: they count for neither the rate nor the total.
+        """
         total = self._progress.tasks[self._task].total or 0
         self._progress.update(self._task, total=total - steps)
 

@@ -25,7 +25,8 @@ class Explanation(NamedTuple):
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """What to tell the user about an exception that ends a command or a stage; None for a defect."""
+    """What to tell the user about an exception that ends a command or a stage; None for a defect.
+    """
     if isinstance(error, InputError):
         return Explanation(str(error), 2)
     if isinstance(error, KeyboardInterrupt):
@@ -43,6 +44,8 @@ def explain(error: BaseException) -> Explanation | None:
 
 
 def one_line(error: object) -> str:
-    """The first line that says something in an error's text, or in any text; never empty, never long."""
+    """The first line that says something in an error's text, or in any text; never empty, never
+    long.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:MOST_CHARACTERS]

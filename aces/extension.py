@@ -18,7 +18,8 @@ def is_reference(name: str) -> bool:
 
 
 def resolve(name: str, *, what: str) -> Callable[..., Any]:
-    """The function that `package.module:function` names; `what` is the key of params.yaml, for errors.
+    """The function that `package.module:function` names; `what` is the key of params.yaml, for
+    errors.
 
     The module is looked for in the working directory first, then where Python finds packages.
     """
@@ -51,7 +52,8 @@ def source_file(thing: object) -> Path | None:
 
 
 def source_digest(*things: object) -> str | None:
-    """sha256 of the files that functions or classes come from; None if one of them comes from none."""
+    """sha256 of the files that functions or classes come from; None if one of them comes from none.
+    """
     files = [source_file(thing) for thing in things]
     if any(file is None for file in files):
         return None

@@ -41,7 +41,9 @@ def training_curve(role: str) -> Path:
 
 
 def dataset_folder(name: str) -> Path:
-    """The folder of a dataset's images, as dvc.yaml names it; `torchvision/MNIST` is a folder in a folder."""
+    """The folder of a dataset's images, as dvc.yaml names it; `torchvision/MNIST` is a folder in a
+    folder.
+    """
     return Path("data") / name
 
 

@@ -1,7 +1,7 @@
 """Counts and core predictions become one outcome per image and theta, and these become metrics.
 
-Both rules are applied to the same counts. The outcomes and the curve are those of `combine.rule`; the
-curve of the other rule is kept beside them, for comparison.
+Both rules are applied to the same counts. The outcomes and the curve are those of `combine.rule`;
+the curve of the other rule is kept beside them, for comparison.
 """
 
 import json
@@ -106,9 +106,9 @@ def comparison(
 ) -> pd.DataFrame:
     """What ACES is compared with, one series below the other.
 
-    `paper` or `confident`: the other rule, one row per theta. `sigma`: the certification network alone
-    at another evaluation sigma, one row each. `entropy`: where a selection network selects, the
-    paper's rule with the entropy in its place, one row per theta.
+    `paper` or `confident`: the other rule, one row per theta. `sigma`: the certification network
+    alone at another evaluation sigma, one row each. `entropy`: where a selection network selects,
+    the paper's rule with the entropy in its place, one row per theta.
     """
     others = {name: it.curve for name, it in answers.items() if name != params.combine.rule}
     folder = paths.COMPARISON_COUNTS

@@ -5,9 +5,9 @@
 
 A stage depends on the modules it imports, directly or through others, also where the import stands
 inside a function. A package's `__init__` only passes names on, so an import of a name leads to the
-module that defines it. Left out are the modules of PLUMBING: they change what a user sees, where work
-is done and what is tracked, never a result. Of `aces.params` a stage depends on the sections that its
-`params:` lists, because a default in there is a value that DVC does not see.
+module that defines it. Left out are the modules of PLUMBING: they change what a user sees, where
+work is done and what is tracked, never a result. Of `aces.params` a stage depends on the sections
+that its `params:` lists, because a default in there is a value that DVC does not see.
 """
 
 import ast

@@ -72,8 +72,8 @@ def train(
 
 
 def use_all_gpus(stage: str, run: StageRun, *, settings: Train, method: Method) -> None:
-    """Start `stage` again under torchrun, with one process per GPU, if there are several GPUs and the
-    user did not choose one.
+    """Start `stage` again under torchrun, with one process per GPU, if there are several GPUs and
+    the user did not choose one.
 
     Each step's images are shared equally, so of seven GPUs a batch of 256 uses four.
     """

@@ -1,7 +1,7 @@
 """Tell MLflow the whole story of the run: the working point, the curve, the report, the model.
 
-This stage always runs, also when DVC took everything before it from its cache: the run in MLflow then
-gets what the skipped stages had computed.
+This stage always runs, also when DVC took everything before it from its cache: the run in MLflow
+then gets what the skipped stages had computed.
 """
 
 import json

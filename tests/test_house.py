@@ -1,4 +1,6 @@
-"""The architecture: imports point down, stages depend on what they import, the wheel is the library."""
+"""The architecture: imports point down, stages depend on what they import, the wheel is the
+library.
+"""
 
 import re
 from pathlib import Path
@@ -27,7 +29,8 @@ def room(module: str) -> str:
 
 
 def wrong_imports(imports: dict[str, frozenset[str]], drawn: list[list[str]]) -> list[str]:
-    """The imports that do not point down; within a room, and among the leaves, any direction goes."""
+    """The imports that do not point down; within a room, and among the leaves, any direction goes.
+    """
     height = {name: -number for number, row in enumerate(drawn) for name in row}
     leaves = set(drawn[-1])
     wrong = []
@@ -87,7 +90,8 @@ def test_a_circle_is_noticed():
 
 def test_the_mathematics_needs_numpy_and_scipy_only():
     allowed = re.compile(r"^\s*(?:from|import) (numpy|scipy|aces|collections|dataclasses|enum|"
-                         r"functools|itertools|json|math|decimal|pathlib|typing|types)\b")  # fmt: skip
+                         # fmt: skip
+                         r"functools|itertools|json|math|decimal|pathlib|typing|types)\b")
     for file in (ROOT / "aces" / "rule").glob("*.py"):
         for line in file.read_text().splitlines():
             if re.match(r"^\s*(?:from \S+ import|import \S+)", line):

@@ -36,7 +36,8 @@ AFTER_DRAWS = {"calibrate", "combine", "report", "publish"}
 
 
 class Project:
-    """A clone of this working tree with the digits profile, and commands run in it as a user would."""
+    """A clone of this working tree with the digits profile, and commands run in it as a user would.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -1,4 +1,5 @@
-"""The ACES rule against its naive twin, its special cases, and simulation with known probabilities."""
+"""The ACES rule against its naive twin, its special cases, and simulation with known probabilities.
+"""
 
 import numpy as np
 import pytest
@@ -80,7 +81,8 @@ IMAGES, BATCH = 20_000, 5_000  # of each world: 260,000 images in all
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_false_claims_are_rarer_than_alpha(world):
-    """CERTIFY and PREDICT, both modes, three alphas: not significantly (1e-5) above alpha anywhere."""
+    """CERTIFY and PREDICT, both modes, three alphas: not significantly (1e-5) above alpha anywhere.
+    """
     joint, core, guess = WORLDS[world]
     false = {}
     for batch in range(IMAGES // BATCH):

@@ -1,4 +1,5 @@
-"""What `aces certify`, `aces predict` and `aces attack` have in common: options, the model, the files.
+"""What `aces certify`, `aces predict` and `aces attack` have in common: options, the model, the
+files.
 
 Many files are answered in groups. A file that cannot be read is reported and does not stop the
 others.
@@ -64,7 +65,8 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         metavar="IMAGE",
         help="image files of any size and mode, or folders of them",
     )
-    images.complete = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    images.complete = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
     parser.add_argument(
         "--json", action="store_true", help="print JSON, with radii in full precision"
     )
@@ -123,8 +125,9 @@ def answer_files(
 ) -> Iterator[Answered]:
     """Each file with its answer, in order.
 
-    ask: is called with images (N, H, W, C), their `index` and `progress`. The draws of a file depend
-    on the seed and on its name, so that they are the same whichever files are asked beside it.
+    ask: is called with images (N, H, W, C), their `index` and `progress`. The draws of a file
+    depend on the seed and on its name, so that they are the same whichever files are asked beside
+    it.
     """
     several = len(files) > GROUP
     bar = progress("answering", len(files), "images") if several and not quiet else nullcontext()

@@ -142,7 +142,8 @@ def _below(radius: float | None, answered: list[Answered]) -> int:
     """Exit status 1 if an image is not certified within the radius that was asked for."""
     return int(
         radius is not None
-        and any(it.answer is not None and it.answer.radius < radius for it in answered)  # type: ignore[union-attr]
+        # type: ignore[union-attr]
+        and any(it.answer is not None and it.answer.radius < radius for it in answered)
     )
 
 

@@ -6,13 +6,13 @@ where ACES answers with another class. They know everything: both networks, sigm
 - `class`: projected gradient descent (PGD, Madry et al. 2018) against the smoothed class. The
   gradient is that of the expectation over the noise, estimated by a few draws a step, as in
   SmoothAdv (Salman et al. 2019).
-- `selection`: the same against the selection, so that the core network answers. At the same time the
-  core network is pushed to another class, because only then the answer changes.
+- `selection`: the same against the selection, so that the core network answers. At the same time
+  the core network is pushed to another class, because only then the answer changes.
 - `random`: directions drawn uniformly from the sphere.
 
-Whether an attack succeeded is decided by PREDICT with fresh draws, never by the attack's own estimate.
-Inside the radius no attack may succeed. A success there is confirmed with a far smaller alpha before
-it is called a breach, because PREDICT itself may be wrong with probability alpha.
+Whether an attack succeeded is decided by PREDICT with fresh draws, never by the attack's own
+estimate. Inside the radius no attack may succeed. A success there is confirmed with a far smaller
+alpha before it is called a breach, because PREDICT itself may be wrong with probability alpha.
 """
 
 from collections.abc import Callable, Iterator, Sequence

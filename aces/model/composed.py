@@ -4,8 +4,8 @@
     certificate, = model.certify("photo.png")
     certificate.prediction, certificate.radius, certificate.route
 
-The networks are the paper's: `core` answers accurately and without a radius, `certify` answers under
-noise. Which of the two speaks for an image is decided by a rule from the draws of `certify`.
+The networks are the paper's: `core` answers accurately and without a radius, `certify` answers
+under noise. Which of the two speaks for an image is decided by a rule from the draws of `certify`.
 """
 
 import copy
@@ -201,8 +201,8 @@ class ACES:
         index: Sequence[int] | None = None,
         progress: bool = False,
     ) -> list[Prediction]:
-        """PREDICT: with probability at least 1 - alpha for each image, the answer is ACES' class, or
-        ABSTAIN.
+        """PREDICT: with probability at least 1 - alpha for each image, the answer is ACES' class,
+        or ABSTAIN.
 
         Args:
             x: Images, as for `certify`.
@@ -281,7 +281,8 @@ class ACES:
         return other
 
     def running(self, runtime: Runtime) -> "ACES":
-        """The same model, run in another way: on another device, with fewer workers, with a stop."""
+        """The same model, run in another way: on another device, with fewer workers, with a stop.
+        """
         other = copy.copy(self)
         other.runtime = runtime
         return other

@@ -2,7 +2,8 @@
 
 A server has a speed (draws a second on one core) and a patience (how long a client waits at most).
 What cannot be done in that time is refused at once, instead of being drawn for nobody. Requests are
-light or heavy. Each kind has threads of its own, so that a light request never waits for a heavy one.
+light or heavy. Each kind has threads of its own, so that a light request never waits for a heavy
+one.
 """
 
 import threading

@@ -1,8 +1,8 @@
 """How `mlflow models serve` answers with this model: `POST /invocations`.
 
-MLflow's own handler drops parameters it does not know, goes on computing for clients that have left,
-puts the whole input before an error message, and can be started more often than the machine can
-work. So this module takes its place while the model is served: MLflow loads the model before it
+MLflow's own handler drops parameters it does not know, goes on computing for clients that have
+left, puts the whole input before an error message, and can be started more often than the machine
+can work. So this module takes its place while the model is served: MLflow loads the model before it
 builds the application, and asks for the function that guards its handler only then.
 """
 
@@ -45,7 +45,8 @@ Handler = Callable[["starlette.requests.Request"], Awaitable["starlette.response
 
 
 class Endpoint:
-    """Answers requests with one model. `defaults` are the parameters that a request may leave out."""
+    """Answers requests with one model. `defaults` are the parameters that a request may leave out.
+    """
 
     def __init__(self, model: ACES, *, defaults: dict[str, Any], patience: float):
         self._model, self._defaults = model, defaults
@@ -162,7 +163,8 @@ def install(endpoint: Endpoint) -> None:
 
 
 def _end_with_the_process(desk: Desk) -> None:
-    """At SIGTERM and SIGINT stop all work, then do what was to be done; end after a grace period."""
+    """At SIGTERM and SIGINT stop all work, then do what was to be done; end after a grace period.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -163,7 +163,8 @@ def _are_networks(value: object) -> bool:
 # name -> whether a value fits, and what is expected, in words
 EXPECTED: dict[str, tuple[Callable[[object], bool], str]] = {
     "num_classes": (lambda value: _is_whole(value, least=2, most=10**7), "a whole number from 2"),
-    "sigma": (lambda value: _is_number(value) and value > 0, "a number above 0"),  # type: ignore[operator]
+    # type: ignore[operator]
+    "sigma": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "theta": (_is_theta, "a multiple of 1/1000 from 0 to 1"),
     "rule": (lambda value: isinstance(value, str), "a word"),
     "noise": (lambda value: isinstance(value, str), "a word"),

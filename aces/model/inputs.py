@@ -29,8 +29,8 @@ def as_images(
 ) -> Images:
     """Checked images of the shape (C, H, W) that a model takes; None takes any.
 
-    source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL image;
-    or a list of these. Files and PIL images are resized and cropped as the model says.
+    source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL
+    image; or a list of these. Files and PIL images are resized and cropped as the model says.
     """
     images = Images.of(source if _is_array(source) else _read(source, shape=shape, resize=resize))
     if shape is not None and images.shape != shape:

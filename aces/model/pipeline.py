@@ -1,4 +1,5 @@
-"""What a finished run of the pipeline knows of its model: networks, images, and the working point."""
+"""What a finished run of the pipeline knows of its model: networks, images, and the working point.
+"""
 
 import json
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""A request to the server: what its bytes ask for, every part checked, and the answer as plain values.
+"""A request to the server: what its bytes ask for, every part checked, and the answer as plain
+values.
 
-A body is either JSON, `{"inputs": [[[[0.1, ...]]]], "params": {"n": 1000}}` with images (N, C, H, W)
-in [0, 1], or an image file, whose parameters stand in the address: `/invocations?n=1000`.
+A body is either JSON, `{"inputs": [[[[0.1, ...]]]], "params": {"n": 1000}}` with images (N, C, H,
+W) in [0, 1], or an image file, whose parameters stand in the address: `/invocations?n=1000`.
 """
 
 import difflib
@@ -77,7 +78,8 @@ def read_request(
     model: ACES,
     defaults: Mapping[str, Any],
 ) -> Request:
-    """What a request asks for. `kind` is the content type, `query` the parameters of the address."""
+    """What a request asks for. `kind` is the content type, `query` the parameters of the address.
+    """
     if len(body) > MOST_BYTES:
         raise InputError(f"a body of {len(body):,} bytes: expected at most {MOST_BYTES:,}")
     if kind.startswith("image/"):

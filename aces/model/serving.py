@@ -4,8 +4,8 @@ registered by name.
     mlflow.pyfunc.load_model("models:/aces-cifar10/latest").predict(images)
     mlflow models serve -m models:/aces-cifar10/latest --env-manager local
 
-The answer has one row per image: class, radius, route, and all that they depend on. Only this module
-and `endpoint` know MLflow; the rest of the library works without it.
+The answer has one row per image: class, radius, route, and all that they depend on. Only this
+module and `endpoint` know MLflow; the rest of the library works without it.
 """
 
 import importlib.metadata

@@ -1,8 +1,8 @@
 """Every number a result depends on: `params.yaml`, validated when it is loaded.
 
 One module per section of the file, so that a stage depends on the sections it reads; `file` is the
-whole; `reading` reads a file and says in one line what is wrong with it. What changes only the speed (device, workers,
-engine) is not here: see `aces.runtime`.
+whole; `reading` reads a file and says in one line what is wrong with it. What changes only the
+speed (device, workers, engine) is not here: see `aces.runtime`.
 """
 
 from aces.params.calibrate import Calibrate

@@ -80,7 +80,7 @@ class Params(Section):
 def needed_draws(alpha: float) -> int:
     """The least n for which draws that all agree pass every test.
 
-    These are a lower bound at alpha / 2 above 1/2, which needs 2^-n < alpha / 2, and a two-sided test
-    at alpha / 2, which needs 2 * 2^-n <= alpha / 2.
+    These are a lower bound at alpha / 2 above 1/2, which needs 2^-n < alpha / 2, and a two-sided
+    test at alpha / 2, which needs 2 * 2^-n <= alpha / 2.
     """
     return math.ceil(math.log2(4 / alpha))

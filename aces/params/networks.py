@@ -99,7 +99,9 @@ class Consistency(Section):
 
 
 class Denoiser(Section):
-    """A denoiser before the classifier: the certification network is classifier(denoiser(z, sigma))."""
+    """A denoiser before the classifier: the certification network is classifier(denoiser(z,
+    sigma)).
+    """
 
     arch: str = "none"
     """`none`, `ffdnet`, `small-denoiser`, or `package.module:function`."""
@@ -109,7 +111,9 @@ class Denoiser(Section):
 
 
 class Certify(Section):
-    """The certification network. Each built-in method lists its settings by sigma: the nearest applies."""
+    """The certification network. Each built-in method lists its settings by sigma: the nearest
+    applies.
+    """
 
     arch: str = "small"
     """As for the core network."""
@@ -144,7 +148,8 @@ class Certify(Section):
 
 
 class Select(Section):
-    """Who answers, by the paper's rule: the certification network where a score is at most theta."""
+    """Who answers, by the paper's rule: the certification network where a score is at most theta.
+    """
 
     score: str = "entropy"
     """`entropy`, `network` (a selection network), or `package.module:function` from logits to [0, 1]."""

@@ -1,4 +1,6 @@
-"""Read params.yaml, and say in one line what is wrong with it: the key, the value, what was expected."""
+"""Read params.yaml, and say in one line what is wrong with it: the key, the value, what was
+expected.
+"""
 
 import difflib
 import json
@@ -121,7 +123,8 @@ _EXPECTED = {
 
 
 def _complaint(errors: list[ErrorDetails], tree: Any) -> str:
-    """The first problem of the file. A value that may be a word or a list fails as either of them."""
+    """The first problem of the file. A value that may be a word or a list fails as either of them.
+    """
     first, *others = errors
     same = [other for other in others if _path(other["loc"], tree) == _path(first["loc"], tree)]
     if first["type"] == "literal_error" and any(it["type"] == "list_type" for it in same):
@@ -155,7 +158,9 @@ def _message(error: ErrorDetails, tree: Any) -> str:
 
 
 def _path(loc: tuple[int | str, ...], tree: Any) -> tuple[int | str, ...]:
-    """The place of an error in the file: pydantic's own adds the branch of a union, which is no key."""
+    """The place of an error in the file: pydantic's own adds the branch of a union, which is no
+    key.
+    """
     found: list[int | str] = []
     for number, part in enumerate(loc):
         last = number == len(loc) - 1

@@ -1,8 +1,9 @@
 """What the sections of params.yaml have in common.
 
-Every key has a default, so a file may leave out what it does not change, and a new key breaks no old
-file. Constraints on one key stand with the key; constraints between keys are validators. A
-validator's message begins with the name of the key, without the section it is in: `reading` adds it.
+Every key has a default, so a file may leave out what it does not change, and a new key breaks no
+old file. Constraints on one key stand with the key; constraints between keys are validators. A
+validator's message begins with the name of the key, without the section it is in: `reading` adds
+it.
 """
 
 from typing import Annotated, Any, Self

@@ -184,7 +184,8 @@ def opened(network: Network, device: torch.device) -> Forward:
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
-    """The model hash of the counts: of the network, and of the selection network if there is one."""
+    """The model hash of the counts: of the network, and of the selection network if there is one.
+    """
     return networks.fingerprint(model if select is None else _Stack(model, select))
 
 

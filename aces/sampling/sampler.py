@@ -1,9 +1,9 @@
 """Network and images -> counts: the costly step, limited by the forward pass and safe to interrupt.
 
 The draws of all images are cut into units (`units`), which an engine spreads over workers; each
-unit becomes counts on the device (`count`), is kept in scratch (`shards`), and is added up (`drawing`).
-Sums do not depend on the order, and noise only on (seed, model hash, image index, round, chunk):
-one worker or many, interrupted or not, give the same bytes.
+unit becomes counts on the device (`count`), is kept in scratch (`shards`), and is added up
+(`drawing`). Sums do not depend on the order, and noise only on (seed, model hash, image index,
+round, chunk): one worker or many, interrupted or not, give the same bytes.
 """
 
 from collections.abc import Callable

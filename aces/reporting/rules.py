@@ -1,0 +1,151 @@
+"""The paper's rule and the confident rule at the same price, for several runs: table and figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from aces import grid, params, paths, rule
+from aces.errors import InputError
+from aces.files import read_npz, write_text
+from aces.reporting.figures import ACES, BASELINE, STYLE
+from aces.rule import metrics
+from aces.rule.counts import read_counts
+from aces.rule.splits import Reading, difference, read_elsewhere
+
+LOSSES = (0.01, 0.02, 0.03, 0.05, 0.08)
+RADIUS = 1.0  # certified accuracy is shown at this multiple of sigma
+STEP = 0.002  # of the thetas to choose from
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both rules on the draws of one run, for each loss."""
+
+    name: str
+    sigma: float
+    images: int
+    core_nac: float
+    readings: dict[float, dict[str, Reading]]  # loss -> rule -> what it achieves
+
+
+def compare_rules(folder: Path, *, name: str, multiplicity: str = "bonferroni") -> Comparison:
+    """Both rules on the draws of a finished run; the paper's rule as in the paper (Bonferroni)."""
+    settings = params.load(folder / paths.PARAMS)
+    counts = read_counts(folder / paths.COUNTS)
+    remedy = f"run `dvc repro` in {folder}"
+    arrays = read_npz(folder / paths.CORE, what="the core's answers", remedy=remedy)
+    core = arrays.get("prediction")
+    if core is None or not np.array_equal(arrays.get("index"), counts.index):
+        raise InputError(f"{folder / paths.CORE} is about other images than the counts: {remedy}")
+    right, thetas = core == counts.label, grid.thetas(STEP)
+    radius = RADIUS * settings.sigma
+    scores = {}
+    for which in rule.RULES:
+        options = {"alpha": settings.combine.alpha, "thetas": thetas, "rule": which}
+        outcomes = rule.certify(counts, core, multiplicity=multiplicity, **options)
+        natural = rule.predict(counts, core, multiplicity=multiplicity, **options)
+        every = metrics.scores(outcomes, natural, counts.label, radii=[radius])
+        wanted = ("nac", "acr", f"certified_accuracy@{radius:g}")
+        scores[which] = {name: score for name, score in every if name in wanted}
+        scores[which]["certified"] = scores[which].pop(f"certified_accuracy@{radius:g}")
+    readings = {
+        loss: {
+            which: read_elsewhere(score, right, thetas=thetas, loss=loss)
+            for which, score in scores.items()
+        }
+        for loss in LOSSES
+    }
+    return Comparison(name, settings.sigma, len(core), float(right.mean()), readings)
+
+
+def table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """One row per run and loss: both rules, and their paired differences with intervals."""
+    rows = []
+    for it in comparisons:
+        for loss, by_rule in it.readings.items():
+            paper, ours = by_rule["paper"], by_rule["confident"]
+            row: dict[str, object] = {"run": it.name, "sigma": it.sigma, "loss": loss}
+            for name in ("acr", "certified"):
+                mean, low, high = difference(ours, paper, name)
+                row |= {
+                    f"{name}_paper": paper.mean(name),
+                    f"{name}_confident": ours.mean(name),
+                    f"{name}_difference": mean,
+                    f"{name}_low": low,
+                    f"{name}_high": high,
+                }
+            row |= {"loss_paper": paper.loss.mean(), "loss_confident": ours.loss.mean()}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table for people; shares in percent."""
+    head = (
+        "| run | NAC loss allowed | lost: paper | confident | ACR: paper | confident | gain | "
+        "certified at r = σ, %: paper | confident | difference, points |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+    )
+    return head + "".join(
+        f"| {row.run} | {100 * row.loss:g} | {100 * row.loss_paper:.1f} | "
+        f"{100 * row.loss_confident:.1f} | {row.acr_paper:.3f} | {row.acr_confident:.3f} | "
+        f"{_gain(row.acr_confident, row.acr_paper)} | {100 * row.certified_paper:.1f} | "
+        f"{100 * row.certified_confident:.1f} | {100 * row.certified_difference:+.1f} "
+        f"[{100 * row.certified_low:+.1f}, {100 * row.certified_high:+.1f}] |\n"
+        for row in frame.itertuples()
+    )
+
+
+def _gain(ours: float, theirs: float) -> str:
+    return f"{100 * (ours / theirs - 1):+.0f} %" if theirs > 0 else "–"
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """The average certified radius over the loss of natural accuracy, one panel per run."""
+    names = list(dict.fromkeys(frame["run"]))
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(2.6 * columns, 2.3 * rows), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
+        for panel, name in zip(panels, names, strict=False):
+            part = frame[frame["run"] == name]
+            for which, colour in (("paper", BASELINE), ("confident", ACES)):
+                x, y = 100 * part[f"loss_{which}"], part[f"acr_{which}"]
+                panel.plot(x, y, color=colour, marker="o", ms=3, lw=1.4, label=f"{which} rule")
+            panel.set_title(name, fontsize=8)
+            panel.set_ylim(bottom=0)
+        for panel in panels[len(names) :]:
+            panel.set_visible(False)
+        panels[0].legend(fontsize=7)
+        figure.supxlabel("natural accuracy lost, points", fontsize=9)
+        figure.supylabel("average certified radius", fontsize=9)
+    return figure
+
+
+def write_rules(out: Path, comparisons: Sequence[Comparison], *, command: str) -> pd.DataFrame:
+    """Write `rules.csv`, `rules.md` and `rules.png` into `out`."""
+    frame = table(comparisons)
+    out.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(out / "rules.csv", index=False)
+    images = ", ".join(sorted({f"{it.images:,}" for it in comparisons}))
+    words = f"""# The two rules at the same price
+
+From the same networks and the same draws. Theta is chosen on a random half of the images, for the
+natural accuracy that may be lost, and everything is read on the other half; means of 100 splits.
+The paper's rule uses the entropy and Bonferroni's correction, as in the paper. In brackets: where
+95 % of the splits lie, paired. Evaluation images: {images}.
+
+Made by `{command}`.
+
+![Average certified radius over the accuracy that is lost](rules.png)
+
+"""
+    write_text(out / "rules.md", words + markdown(frame))
+    draw(frame).savefig(out / "rules.png", metadata={"Software": None})
+    return frame

@@ -1,0 +1,47 @@
+"""Rules compared at the same price: theta is chosen on one half and read on the other."""
+
+import numpy as np
+import pytest
+
+from aces.rule.splits import difference, read_elsewhere
+
+THETAS = [0.0, 0.5, 1.0]
+
+
+def scores(images: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """At theta 0 all right without a radius, at 1 few right with large radii."""
+    random = np.random.default_rng(seed).random((images, 1))
+    right = random < [1.0, 0.95, 0.6]
+    return {"nac": right, "acr": right * np.array([0.0, 0.2, 0.5])}
+
+
+def test_a_small_loss_chooses_a_small_theta_and_a_large_one_the_largest():
+    core = np.ones(400, dtype=bool)
+    for loss, theta in ((0.0, 0.0), (0.1, 0.5), (0.6, 1.0)):
+        found = read_elsewhere(scores(400), core, thetas=THETAS, loss=loss)
+        assert (found.theta == theta).all()
+
+
+def test_what_is_read_is_not_what_was_chosen_on():
+    """Scores of pure chance: the best of many thetas is above the mean where it was chosen, and at
+    the mean where it is read.
+    """
+    random = np.random.default_rng(1)
+    chance = {"nac": np.ones((300, 200)), "acr": random.random((300, 200))}
+    found = read_elsewhere(chance, np.ones(300), thetas=np.arange(200) / 200, loss=0.5)
+    assert found.mean("acr") == pytest.approx(0.5, abs=0.02)
+    assert chance["acr"].mean(axis=0).max() > 0.53
+
+
+def test_if_nothing_is_within_the_loss_the_most_accurate_theta_is_chosen():
+    worse = scores(100)
+    worse["nac"] = np.zeros_like(worse["nac"])
+    worse["nac"][:50, 1] = True
+    found = read_elsewhere(worse, np.ones(100), thetas=THETAS, loss=0.01)
+    assert (found.theta == 0.5).all()
+
+
+def test_differences_are_paired():
+    core = np.ones(200, dtype=bool)
+    ours = read_elsewhere(scores(200), core, thetas=THETAS, loss=0.1)
+    assert difference(ours, ours, "acr") == (0.0, 0.0, 0.0)
