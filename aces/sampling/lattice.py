@@ -5,8 +5,7 @@ apart that are nearly equal, for every draw of the noise, and a certificate for 
 (Voracek and Hein, ICLR 2023). Here images and noise are whole numbers of lattice steps, one step
 being 1 / (255 * 2^s) of a pixel's range:
 
-    z = 2^s * x_255 + k,    Pr[k] = Phi((k + 1/2) / S) - Phi((k - 1/2) / S),    S = 255 * 2^s *
-    sigma.
+    z = 2^s * x_255 + k,    Pr[k] = Phi((k + 1/2) / S) - Phi((k - 1/2) / S),    S = 255 * 2^s * sigma.
 
 k is the rounding of S * g to a whole number, for a standard normal g. For a lattice point x,
 x + round(S g) = round(x + S g). So z is a fixed function (the rounding) of the image plus true
@@ -26,13 +25,8 @@ numbers by `_distance`:
   distance is at most V * 2^-64 times that share.
 - The probabilities themselves are computed to 2^-150 or better, which adds V * 2^-150.
 
-<<<<<<< HEAD
 With S = 510 (sigma = 0.25) this is 6.8e-18 = 2^-57.0 a pixel by the tables of the CPU, and 2.5e-16 =
 2^-51.8 by those of the GPU: 2.1e-14 and 7.7e-13 for a CIFAR-10 image.
-=======
-With S = 510 (sigma = 0.25) this is 7.4e-18 = 2^-56.9 a pixel by the tables of the CPU, and 2.4e-16
-= 2^-51.9 by those of the GPU: 2.3e-14 and 7.4e-13 for a CIFAR-10 image.
->>>>>>> 5abd6ec (aces rules: both rules at the same loss of accuracy, theta chosen on one half and read on the other)
 """
 
 import functools
@@ -136,8 +130,8 @@ class Tables:
 def probabilities(spread: Fraction) -> list[int]:
     """Pr[k] for k = 0 .. K as multiples of 2^-192, each within 2^-150.
 
-    The integral of the density over [k - 1/2, k + 1/2] by its Taylor series about k: with t = k /
-    S, h = 1 / S, and the derivatives of the density in terms of Hermite polynomials He,
+    The integral of the density over [k - 1/2, k + 1/2] by its Taylor series about k: with t = k / S,
+    h = 1 / S, and the derivatives of the density in terms of Hermite polynomials He,
 
         Pr[k] = h phi(t) sum_j G_2j / (4^j (2j + 1)!),   G_m = h^m He_m(t),
 
@@ -249,12 +243,7 @@ def _walker(weights: list[int], *, reach: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distance(drawn: list[int], probability: list[int]) -> float:
-<<<<<<< HEAD
     """The total variation between two laws in fixed point, rounded up; see the module's text."""
-=======
-    """The total-variation distance of two laws in fixed point, rounded up; see the module's text.
-    """
->>>>>>> 5abd6ec (aces rules: both rules at the same loss of accuracy, theta chosen on one half and read on the other)
     apart = sum(abs(each - p) for each, p in zip(drawn, probability, strict=True))
     total = (Fraction(apart, 1 << _BITS) + TAILS) / 2 + len(drawn) * _ERROR
     return math.nextafter(float(total), 1.0)
