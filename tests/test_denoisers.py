@@ -14,7 +14,7 @@ from torch import nn
 from aces import cli, data, networks, params
 from aces.errors import InputError
 from aces.networks import denoisers
-from aces.networks.denoise import Denoised, OneStepDiffusion
+from aces.networks.denoise import OneStepDiffusion
 from aces.runtime import Runtime
 from aces.training import denoiser as training
 
@@ -237,7 +237,7 @@ def test_training_improves_the_denoiser_and_nothing_else(digits, objective, tmp_
     before = networks.fingerprint(classifier)
     denoiser = networks.build_denoiser("small-denoiser", channels=1, options={"width": 16})
     history: list[dict] = []
-    network = training.train_denoiser(
+    trained = training.train_denoiser(
         denoiser,
         classifier,
         digits,
@@ -248,7 +248,7 @@ def test_training_improves_the_denoiser_and_nothing_else(digits, objective, tmp_
         runtime=Runtime(scratch=tmp_path, progress=False),
         on_epoch=lambda epoch, metrics: history.append(metrics),
     )
-    assert isinstance(network.network, Denoised) and not network.training
+    assert trained is denoiser and not denoiser.training
     assert networks.fingerprint(classifier) == before
     assert history[-1]["loss"] < 0.8 * history[0]["loss"]
     if objective == "mse":

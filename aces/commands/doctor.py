@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aces import params, runtime
+from aces import params, paths, runtime
 from aces.console import console, warn
 from aces.errors import InputError
 
@@ -23,11 +23,25 @@ def run(args) -> int:
     check_identity()
     loaded = params.load()
     runtime.devices(runtime.from_environment().device)
+    check_files(loaded)
     check_networks(loaded)
     console.print(
         f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}"
     )
     return 0
+
+
+def check_files(loaded: params.Params) -> None:
+    """The files of trained weights that params.yaml names are there, or will be."""
+    from aces.networks.formats import existing  # slow to import
+
+    denoiser = loaded.certify.denoiser
+    named = [loaded.core.checkpoint, loaded.certify.checkpoint, loaded.select.checkpoint]
+    named += [denoiser.checkpoint] if denoiser is not None else []
+    for checkpoint in named:
+        made_here = Path(checkpoint).parent == paths.MODELS  # by an earlier stage
+        if checkpoint != params.NONE and not made_here:
+            existing(checkpoint)
 
 
 def check_networks(loaded: params.Params) -> None:

@@ -24,9 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="a path or an address (https://...): a file with a state dict (of Cohen et al., "
-        "SmoothAdv, MACER, Consistency, ACES, LaNet, torchvision, any CIFAR ResNet, FFDNet), a "
-        "TorchScript archive or an ONNX model",
+        help="a path, an address (https://...) or a name (resnet20, resnet56, distiller-resnet20, "
+        "ffdnet): a state dict (of Cohen et al., SmoothAdv, MACER, Consistency, ACES, LaNet, "
+        "torchvision, any CIFAR ResNet, FFDNet), a TorchScript archive or an ONNX model",
     )
     parser.add_argument("--sha256", help="the digest that the file must have, in hexadecimal")
     parser.add_argument(
@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from aces.networks import denoisers, fetch
+    from aces.networks import catalogue, denoisers, fetch
 
     if args.out is not None and args.out.is_dir():
         raise InputError(
@@ -80,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
             f"{args.out / 'network.safetensors'}"
         )
     path = fetch.obtain(args.checkpoint, sha256=args.sha256)
+    if args.out is None and args.checkpoint in catalogue.CATALOGUE:
+        args.out = catalogue.imported(args.checkpoint)
     dataset = args.dataset or _dataset().name
     evaluation = _evaluation(dataset, fetch_it=not args.no_check)
     if denoisers.holds_denoiser(path):

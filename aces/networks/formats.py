@@ -24,7 +24,7 @@ from typing import Any
 from torch import Tensor
 
 from aces.errors import InputError
-from aces.networks import reading
+from aces.networks import catalogue, reading
 
 SMOOTHING, MACER, LANET = "Cohen et al.", "MACER", "LaNet"
 AKAMASTER, DISTILLER = "akamaster/pytorch_resnet_cifar10", "IntelLabs/distiller"
@@ -91,7 +91,8 @@ def existing(path: str | Path) -> Path:
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(f"checkpoint {path} {what}: give the path of a file")
+        remedy = catalogue.hint(path) or "give the path of a file"
+        raise InputError(f"checkpoint {path} {what}: {remedy}")
     return path
 
 

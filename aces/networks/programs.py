@@ -50,7 +50,8 @@ class Program(nn.Module):
         """The program, ready to run; loaded when it is first needed."""
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._load()
+                # Not as an attribute: a torch module would become a part, and its weights be saved.
+                self.__dict__["_loaded"] = self._load()
             return self._loaded
 
     def _load(self) -> Any:
@@ -130,6 +131,8 @@ def read(path: Path) -> Program:
     """The program in a file, checked and loaded once."""
     reading.check_sizes(path)
     content = path.read_bytes()
+    if not content:
+        raise InputError(f"checkpoint {path} is empty: get it again")
     kind = OnnxProgram if path.suffix.lower() == ".onnx" else ScriptProgram
     program = kind(len(content))
     program.program.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))

@@ -22,7 +22,6 @@ from aces import networks
 from aces.data import TrainSet
 from aces.errors import InputError
 from aces.networks.denoise import Denoised
-from aces.networks.normalization import Classifier
 from aces.params import Train
 from aces.runtime import Runtime
 from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
@@ -70,11 +69,12 @@ def train_denoiser(
     title: str = "denoiser",
     runtime: Runtime = _DEFAULT,
     on_epoch: OnEpoch | None = None,
-) -> Classifier:
-    """Train `denoiser` before the fixed `classifier`, as `train_network` trains any network.
+) -> nn.Module:
+    """Train `denoiser` in place before the fixed `classifier`, as `train_network` trains a network.
 
-    The result is classifier(denoiser(z, sigma)). The accuracy that `on_epoch` gets is that of the
-    classifier on the denoised images.
+    It is returned on the CPU, in evaluation mode. `networks.before(denoiser, classifier, ...)` is
+    then the certification network. The accuracy that `on_epoch` gets is that of the classifier on
+    the denoised images.
     """
     composed = networks.before(denoiser, classifier, sigma=sigma)
     assert isinstance(composed.network, Denoised)
@@ -89,7 +89,7 @@ def train_denoiser(
         runtime=runtime,
         on_epoch=on_epoch,
     )
-    return composed.eval()
+    return denoiser.eval()
 
 
 def method(objective: str = "mse") -> Method:
