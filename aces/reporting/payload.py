@@ -81,7 +81,7 @@ def _lead(inputs: Inputs) -> int:
 
 def _selecting_words(inputs: Inputs) -> str:
     if inputs.rule == "confident":
-        return "draws of the class with a doubt of at most θ"
+        return "of the class, doubt ≤ θ"
     return "draws at or below θ"
 
 

@@ -43,15 +43,27 @@ function verdict(id, i) {
   );
 }
 
-const symbol = index =>
-  element(
-    "span",
-    {},
-    element("i", {}, "p"),
-    element("sub", {}, index),
-    index === "A" ? " of the class" : " of the selection",
-  );
-const bounded = (share, bound) => `${percent(share)}\u00a0%, ≥\u00a0${downwards(100 * bound, 2)}\u00a0%`;
+const symbol = (index, words) =>
+  element("span", {}, element("i", {}, "p"), element("sub", {}, index), ` of the ${words}`);
+const atLeast = bound => `≥\u00a0${downwards(100 * bound, 2)}\u00a0%`;
+const bounded = (share, bound) => `${percent(share)}\u00a0%, ${atLeast(bound)}`;
+
+// The probabilities the radius rests on: two events by the paper's rule, one by the confident rule.
+function probabilities(i, t) {
+  const draws = images.draws[i],
+    selecting = perImage.selecting(i)[t],
+    bounds = [perImage.pClass(i)[t], perImage.pSelect(i)[t]];
+  if (data.rule === "confident")
+    return [
+      ["p_class", symbol("A", "class, sure"), bounded(selecting / draws, bounds[0])],
+      ["p_select", symbol("S", "selection"), atLeast(bounds[1])],
+    ];
+  const larger = Math.max(selecting, images.valid[i] - selecting) / draws;
+  return [
+    ["p_class", symbol("A", "class"), bounded(images.p_class_share[i], bounds[0])],
+    ["p_select", symbol("S", "selection"), bounded(larger, bounds[1])],
+  ];
+}
 
 function drawDetail() {
   const i = state.image,
@@ -72,8 +84,7 @@ function drawDetail() {
     ["guess", "certification network", verdict(images.guess[i], i)],
     ["alone", "its radius, alone", downwards(images.alone_radius[i])],
     ["votes", "its votes", votes],
-    ["p_class", symbol("A"), bounded(images.p_class_share[i], perImage.pClass(i)[t])],
-    ["p_select", symbol("S"), bounded(Math.max(selecting, images.valid[i] - selecting) / draws, perImage.pSelect(i)[t])],
+    ...probabilities(i, t),
     ["selected", data.selecting_words, `${whole(selecting)} of ${whole(draws)}`],
     ["natural", "ACES, no radius asked", verdict(perImage.natural(i)[t], i)],
   ];
