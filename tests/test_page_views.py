@@ -9,6 +9,7 @@ import pytest
 
 from aces.rule.outcomes import Route
 from headless import move, needs_browser, opened, write_page
+from simulated import simulated_run
 
 pytestmark = needs_browser
 
@@ -204,6 +205,26 @@ def test_a_tooltip_of_the_curve_has_its_numbers_and_enter_goes_there(page, run):
     assert "the confident rule" in page.inner_text(".tip")
 
 
+def test_without_a_calibration_there_is_no_figure_of_one(page):
+    assert not page.is_visible("#calibration")
+
+
+def test_the_confident_rule_shows_its_one_event(chromium, tmp_path):
+    run = simulated_run(images=30, theta_step=0.05, rule="confident", baseline=False)
+    with opened(chromium, write_page(tmp_path, run)) as page:
+        move(page, 12)
+        page.click('.wall .tile[data-image="4"]')
+        own = lambda name: page.inner_text(f'#detail [data-own="{name}"]')
+        selecting = run.joint_histogram[4, :601].sum()
+        assert own("selected") == f"{selecting:,} of {run.draws[4]:,}"
+        share, bound = own("p_class").replace("\xa0", "").split(", ")
+        assert float(share.removesuffix("%")) == pytest.approx(100 * selecting / 2000, abs=0.05)
+        known = 100 * run.outcomes.p_class[4, 12]
+        assert known - 0.0101 < float(bound.strip("≥%")) <= known
+        assert "doubt" in page.inner_text(".facts")
+        assert "ACES, the confident rule" in page.inner_text("#legend")
+
+
 def test_both_rules_are_drawn_in_every_trade_off(page, run):
     panels = page.locator("#panels .panel").count() + 1  # and the average certified radius
     for kind in ("this-rule", "other-rule"):
@@ -215,11 +236,19 @@ def test_both_rules_are_drawn_in_every_trade_off(page, run):
 
 
 def test_the_page_opens_at_the_working_point_and_says_where_it_comes_from(chromium, run, tmp_path):
-    calibration = {"theta": 0.3, "loss": 0.02, "confidence": 0.95, "images": 2000}
+    calibration = {"theta": 0.3, "loss": 0.02, "confidence": 0.95, "images": 2000} | {
+        "thetas": [0.0, 0.1, 0.2, 0.3, 0.4],
+        "losses": [0.0, -0.001, 0.004, 0.011, 0.018],
+    }
     write_page(tmp_path, dataclasses.replace(run, calibration=calibration))
     with opened(chromium, tmp_path / "index.html") as page:
         assert page.inner_text("#theta-value") == "0.30" and not page.is_visible("#home")
         assert "calibrated on 2,000 other test images" in page.inner_text("#origin")
+        page.focus("#calibration-chart")
+        for _ in range(5):
+            page.keyboard.press("ArrowRight")
+        said = page.inner_text(".tip")
+        assert "θ = 0.4" in said and "1.8 points lost" in said and "not shown to keep" in said
         move(page, 80)
         assert page.inner_text("#origin") == "The working point is θ = 0.30."
         page.click("#home")

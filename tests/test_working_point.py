@@ -28,6 +28,12 @@ def test_the_calibrated_theta_goes_before_a_choice_on_the_evaluation_images():
     assert "2,000 other test images" in found.words
 
 
+def test_a_calibration_that_could_show_nothing_says_so():
+    found = at(calibration=CALIBRATION | {"theta": 0.0, "shown": False})
+    assert found.theta == 0 and "too few to show" in found.words
+    assert "the core network answers alone" in found.words
+
+
 @pytest.mark.parametrize("calibration", [None, {}, {"theta": None, "loss": 0.02}])
 def test_without_a_calibrated_theta_the_choice_is_called_optimistic(calibration):
     found = at(calibration=calibration)

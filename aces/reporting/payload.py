@@ -60,6 +60,7 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict[str, Any
         "lead": _lead(inputs),
         "start": int(np.searchsorted(steps, point.step)),
         "working_point": point.words,
+        "calibration": _calibration(inputs),
         **_compared(inputs),
         **_curves(inputs, steps),
         "profile": _profile(inputs, steps),
@@ -83,6 +84,16 @@ def _selecting_words(inputs: Inputs) -> str:
     if inputs.rule == "confident":
         return "of the class, doubt ≤ θ"
     return "draws at or below θ"
+
+
+def _calibration(inputs: Inputs) -> dict[str, Any] | None:
+    """The losses on the calibration images, for each threshold that was tested."""
+    found = inputs.calibration or {}
+    if not found.get("thetas"):
+        return None
+    return {name: found[name] for name in ("theta", "loss", "confidence", "images")} | {
+        name: list(found[name]) for name in ("thetas", "losses")
+    }
 
 
 def _compared(inputs: Inputs) -> dict[str, Any]:

@@ -244,7 +244,7 @@ def _calibration(path: Path | None) -> dict | None:
     }
     for value in kept.values():
         _require_number(value)
-    return kept
+    return kept | {"shown": content.get("shown") is not False}
 
 
 def distinct(runs: list[RunCurve]) -> list[RunCurve]:

@@ -91,9 +91,15 @@ def _promise(calibration: Mapping) -> str:
     words = "calibrated"
     if "images" in calibration:
         words += f" on {calibration['images']:,} other test images"
-    if "loss" in calibration and "confidence" in calibration:
-        words += (
-            f": ACES loses at most {100 * calibration['loss']:g} points of the core network's "
-            f"natural accuracy, with {100 * calibration['confidence']:g} % confidence"
+    if "loss" not in calibration or "confidence" not in calibration:
+        return words
+    promise = (
+        f"at most {100 * calibration['loss']:g} points of the core network's natural accuracy, "
+        f"with {100 * calibration['confidence']:g} % confidence"
+    )
+    if calibration.get("shown") is False:
+        return (
+            f"{words}, which were too few to show for any threshold that ACES loses {promise}: "
+            "the core network answers alone"
         )
-    return words
+    return f"{words}: ACES loses {promise}"

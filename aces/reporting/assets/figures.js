@@ -222,6 +222,45 @@ legend("legend", [
     : []),
 ]);
 
+// ---- the calibration: how much natural accuracy each threshold cost on other images
+
+if (data.calibration) {
+  const {thetas: tested, losses, loss, confidence, images: used, theta: chosen} = data.calibration;
+  const points = value => (100 * value).toFixed(1);
+  byId("calibration").hidden = false;
+  add(charts, "calibration-chart", {
+    x: {low: 0, high: Math.max(0.05, 1.05 * tested.at(-1)), label: "threshold θ", format: v => +v.toFixed(2)},
+    y: {...percentAxis(...extent([0, loss, ...losses], 0.12)), label: "loss of natural accuracy, points"},
+    draw(chart) {
+      const across = {x1: chart.margin.left, x2: chart.width - chart.margin.right};
+      chart.add("line", {
+        ...across,
+        y1: chart.Y(loss),
+        y2: chart.Y(loss),
+        stroke: COLOUR.wrong,
+        "stroke-dasharray": "6 4",
+      });
+      chart.text(chart.margin.left + 6, chart.Y(loss) - 6, `budget: ${points(loss)} points`);
+      chart.line(tested, losses, COLOUR.aces);
+    },
+    move(chart) {
+      chart.rule(chosen, `chosen: θ = ${chosen}`);
+      return `Loss of natural accuracy on ${whole(used)} calibration images over θ, up to the first threshold that could not be shown to keep the budget of ${points(loss)} points with ${percent(confidence, 0)} % confidence. Chosen: θ = ${chosen}.`;
+    },
+    points: () => [
+      {
+        xs: tested,
+        ys: losses,
+        words: k => [
+          `θ = ${tested[k]}`,
+          `${points(losses[k])} points lost on the calibration images`,
+          tested[k] <= chosen ? "shown to keep the budget" : "not shown to keep the budget",
+        ],
+      },
+    ],
+  });
+}
+
 // ---- the selection
 
 const binEdges = data.correctness.certified.map((_, k, every) => k / every.length);
