@@ -14,6 +14,7 @@ SAMPLES = Path("samples")
 COUNTS = SAMPLES / "counts.npz"
 CORE = SAMPLES / "core.npz"  # the core network's answers
 COMPARISON_COUNTS = SAMPLES / "comparison"
+MANIFEST = SAMPLES / "manifest.json"  # digests of what the draws were made from, and of the draws
 RESULTS = Path("results")
 OUTCOMES = RESULTS / "outcomes.parquet"
 CURVE = RESULTS / "curve.csv"

@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 
 from aces import paths, rule
-from aces.errors import InputError
-from aces.files import atomic, read_npz, write_json
+from aces.files import atomic, write_json
 from aces.params import Params
 from aces.reporting.outcomes import tabulate, write_outcomes
 from aces.rule import metrics, smoothing
 from aces.rule.concerns import evaluation_concerns
-from aces.rule.counts import Counts, read_counts
+from aces.rule.counts import Counts
 from aces.rule.radii import automatic_radii
 from aces.rule.working_point import working_point
 from aces.tracking import StageRun
+from stages import samples
 from stages.runner import run_stage
 
 TRAINING = ("train_core", "train_certify", "train_select")  # stages that may have concerns
@@ -37,8 +37,7 @@ class Answers:
 
 
 def combine(params: Params, run: StageRun) -> dict:
-    counts = read_counts(paths.COUNTS)
-    core = read_core(counts)
+    counts, core = samples.read_evaluation()
     radii = radii_of(params, counts)
     answers = {
         name: answer(params, counts, core, rule_name=name, radii=radii) for name in rule.RULES
@@ -57,18 +56,6 @@ def combine(params: Params, run: StageRun) -> dict:
     summary = summarise(params, counts, core, chosen, radii=radii)
     write_json(paths.SUMMARY, summary)
     return headline(summary, radii=radii)
-
-
-def read_core(counts: Counts) -> np.ndarray:
-    """(N,) the core network's classes of the images that were drawn."""
-    arrays = read_npz(paths.CORE, what="the core's answers", remedy="run `dvc repro -f sample`")
-    if not {"prediction", "index"} <= arrays.keys() or arrays["prediction"].dtype.kind != "i":
-        raise InputError(f"{paths.CORE} is not the core's answers: run `dvc repro -f sample`")
-    if not np.array_equal(arrays["index"], counts.index):
-        raise InputError(
-            f"{paths.CORE} is about other images than {paths.COUNTS}: run `dvc repro -f sample`"
-        )
-    return arrays["prediction"]
 
 
 def radii_of(params: Params, counts: Counts) -> list[float]:
@@ -113,7 +100,7 @@ def comparison(
     others = {name: it.curve for name, it in answers.items() if name != params.combine.rule}
     folder = paths.COMPARISON_COUNTS
     if params.select.score == "network":
-        counts = read_counts(folder / "entropy.npz")
+        counts = samples.read_comparison("entropy")
         others["entropy"] = answer(params, counts, core, rule_name="paper", radii=radii).curve
     rows = [
         {"series": name, "sigma": params.sigma, **row}
@@ -121,7 +108,7 @@ def comparison(
         for row in curve.to_dict("records")
     ]
     for sigma in params.baseline.sigmas:
-        counts = read_counts(folder / f"sigma-{sigma:g}.npz")
+        counts = samples.read_comparison(f"sigma-{sigma:g}")
         rows.append({"series": "sigma", "sigma": sigma, **alone(params, counts, radii=radii)})
     accuracies = [f"certified_accuracy@{r:g}" for r in radii]
     return pd.DataFrame(rows, columns=["series", "sigma", "theta", "nac", "acr", *accuracies])

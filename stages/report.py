@@ -9,9 +9,8 @@ import pandas as pd
 from aces import data, paths, reporting
 from aces.files import digest
 from aces.params import Params
-from aces.rule.counts import read_counts
 from aces.tracking import StageRun
-from stages.combine import read_core
+from stages import samples
 from stages.runner import run_stage
 
 PACKAGES = (
@@ -28,13 +27,14 @@ PACKAGES = (
 
 
 def report(params: Params, run: StageRun) -> None:
-    counts = read_counts(paths.COUNTS)
+    counts, core = samples.read_evaluation()
+    samples.check(*samples.inputs(params))
     comparison = pd.read_csv(paths.COMPARISON)
     inputs = reporting.Inputs(
         params=params,
         evaluation=data.read_eval(paths.evaluation_images(params.dataset.name)),
         counts=counts,
-        core=read_core(counts),
+        core=core,
         outcomes=reporting.read_outcomes(paths.OUTCOMES),
         curve=pd.read_csv(paths.CURVE),
         metrics=json.loads(paths.SUMMARY.read_text()),

@@ -14,7 +14,7 @@ from aces.params import Params
 from aces.rule.counts import Counts, write_counts
 from aces.sampling import DrawPlan
 from aces.tracking import StageRun
-from stages import draws
+from stages import draws, samples
 from stages.runner import run_stage
 
 
@@ -30,6 +30,7 @@ def sample(params: Params, run: StageRun) -> dict:
     write_counts(paths.COUNTS, counts)
     draws.write_deployed(counts)
     draw_comparisons(params, evaluation, network, plan, by_entropy=select is not None)
+    samples.record(params)
     return {
         "draws": int(counts.draws.sum()),
         "invalid": int(counts.invalid.sum()),
