@@ -58,3 +58,31 @@ def source_digest(*things: object) -> str | None:
     if any(file is None for file in files):
         return None
     return digest_of(*(file.read_bytes() for file in sorted(set(filter(None, files)))))
+
+
+def check_watched(name: str, *, code: str, what: str) -> None:
+    """InputError if a function lies in this project and DVC does not watch its file.
+
+    code: the file or folder that params.yaml names beside it, which dvc.yaml depends on. The module
+    is found, not imported.
+    """
+    if not is_reference(name):
+        return
+    file = _file_of(name.partition(":")[0])
+    here = Path.cwd().resolve()
+    if file is None or not file.is_relative_to(here):
+        return  # an installed package: its source is part of every fingerprint all the same
+    watched = (here / code).resolve()
+    if not file.is_relative_to(watched):
+        section = what.partition(".")[0]
+        raise InputError(
+            f"{what}={name!r} is in {file.relative_to(here)}: set {section}.code to that file, or to its "
+            "folder, so that DVC runs again what depends on it"
+        )
+
+
+def _file_of(module: str) -> Path | None:
+    """The file of a module, without importing it."""
+    path = Path.cwd().joinpath(*module.split("."))
+    local = (path.with_suffix(".py"), path / "__init__.py")
+    return next((file.resolve() for file in local if file.is_file()), None)

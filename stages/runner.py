@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from aces import extension, paths
 from aces import params as parameters
-from aces import paths
 from aces.console import fail
 from aces.errors import explain
 from aces.files import digest, write_json
@@ -30,6 +30,7 @@ def run_stage(
     try:
         end_with_dvc()
         params = parameters.load()
+        check_own_code(params)
         if int(os.environ.get("RANK", 0)) > 0:
             # One of torchrun's processes: only the main one tracks and writes.
             stage(params, StageRun(name))
@@ -49,3 +50,17 @@ def run_stage(
             raise
         fail(f"{name}: {explanation.text}")
         sys.exit(explanation.status)
+
+
+def check_own_code(params: Params) -> None:
+    """InputError if code of the user's own lies in this project, and DVC does not watch it."""
+    dataset, core, certify, select = params.dataset, params.core, params.certify, params.select
+    for name, code, what in (
+        (dataset.name, dataset.code, "dataset.name"),
+        (core.arch, core.code, "core.arch"),
+        (certify.arch, certify.code, "certify.arch"),
+        (certify.method, certify.code, "certify.method"),
+        (certify.denoiser.arch, certify.code, "certify.denoiser.arch"),
+        (select.score, select.code, "select.score"),
+    ):
+        extension.check_watched(name, code=code, what=what)

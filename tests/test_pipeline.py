@@ -152,9 +152,7 @@ def test_repro_leaves_nothing_untracked_and_a_second_one_does_nothing(project):
 def test_the_parent_run_has_it_all(project):
     run = project.runs()[-1]
     assert run["params"]["dataset.name"] == "digits"
-    assert {"nac", "acr", "train_core/final_loss", "sample/draws", "theta"} <= set(
-        run["metrics"]
-    )
+    assert {"nac", "acr", "train_core/final_loss", "sample/draws", "theta"} <= set(run["metrics"])
     assert {"aces.model.core", "aces.model.certify"} <= set(run["tags"])
     (artifacts,) = (project.folder / "mlruns").glob("*/artifacts/report")
     pictures = ["screenshot.png"] if find_browser() else []
@@ -264,6 +262,47 @@ def test_queued_experiments_without_a_store(project):
         for path in (project.folder / "mlruns").glob("*/artifacts/results/comparison.csv")
     ]
     assert sorted(map(sorted, map(set, compared))) == [["entropy", "paper", "sigma"], ["paper"]]
+
+
+def test_own_code_without_a_fork(project):
+    """A dataset, an architecture, a method and a score of one's own: only params.yaml changes."""
+    project("git", "checkout", "-q", "--", ".")
+    path = project.folder / "params.yaml"
+    tree = yaml.safe_load(path.read_text())
+    tree["dataset"] |= {
+        "name": "examples.own_dataset:load",
+        "code": "examples/own_dataset.py",
+        "stride": 2,
+        "settings": {"images": 240, "side": 16},
+    }
+    tree["core"] |= {"arch": "examples.own_architecture:build", "code": "examples"}
+    tree["certify"] |= {
+        "arch": "examples.own_architecture:build",
+        "method": "examples.own_method:loss",
+        "settings": {"draws": 2},
+        "code": "examples",
+    }
+    tree["select"] |= {"score": "examples.own_score:score", "code": "examples/own_score.py"}
+    tree["calibrate"] |= {"images": 40, "loss": 0.2}
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    assert project.stages_run(project("dvc", "repro")) == set(STAGES)
+    results = ("dvc.lock", "params.yaml", "reports/", "results/", "metrics/")
+    changed = project("git", "status", "--porcelain").splitlines()
+    assert all(line[3:].startswith(results) for line in changed), changed
+    assert project.runs()[0]["params"]["certify.method"] == "examples.own_method:loss"
+    assert "disc" in (project.folder / "reports/index.html").read_text()
+
+    # A change of the method's file trains the certification network again, and not the core.
+    method = project.folder / "examples/own_method.py"
+    method.write_text(method.read_text() + "# changed\n")
+    status = project("dvc", "status")
+    assert "train_certify" in status and "subsample" not in status
+
+    tree["dataset"]["code"] = "checkpoints/none"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    output = project("dvc", "repro", fails=True)
+    assert "set dataset.code to that file" in output and "Traceback" not in output
+    project("git", "checkout", "-q", "--", ".")
 
 
 # ---------------------------------------------------------------- what can go wrong: one clear

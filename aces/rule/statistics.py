@@ -14,9 +14,9 @@ from scipy.special import betainc, betaincinv, ndtri
 from aces.errors import InputError
 
 # What the library functions give is lowered by more than their error, so that a bound and a radius
-# are never above their exact value. Measured against 40 digits (n up to 10^6, alpha down to 10^-14),
-# in units of 2^-53, relative: the inverse of the beta function errs by 3 above 1/2 and by 1,200
-# below, the quantile by 3.
+# are never above their exact value. Measured against 40 digits (n up to 10^6, alpha down to
+# 10^-14), in units of 2^-53, relative: the inverse of the beta function errs by 3 above 1/2 and by
+# 1,200 below, the quantile by 3.
 _DOWN = 1 - 2.0**-50
 _FURTHER_DOWN = 1 - 2.0**-40  # for bounds below 1/2
 

@@ -5,7 +5,8 @@ apart that are nearly equal, for every draw of the noise, and a certificate for 
 (Voracek and Hein, ICLR 2023). Here images and noise are whole numbers of lattice steps, one step
 being 1 / (255 * 2^s) of a pixel's range:
 
-    z = 2^s * x_255 + k,    Pr[k] = Phi((k + 1/2) / S) - Phi((k - 1/2) / S),    S = 255 * 2^s * sigma.
+    z = 2^s * x_255 + k,    Pr[k] = Phi((k + 1/2) / S) - Phi((k - 1/2) / S),    S = 255 * 2^s *
+    sigma.
 
 k is the rounding of S * g to a whole number, for a standard normal g. For a lattice point x,
 x + round(S g) = round(x + S g). So z is a fixed function (the rounding) of the image plus true
@@ -25,8 +26,8 @@ numbers by `_distance`:
   distance is at most V * 2^-64 times that share.
 - The probabilities themselves are computed to 2^-150 or better, which adds V * 2^-150.
 
-With S = 510 (sigma = 0.25) this is 6.8e-18 = 2^-57.0 a pixel by the tables of the CPU, and 2.5e-16 =
-2^-51.8 by those of the GPU: 2.1e-14 and 7.7e-13 for a CIFAR-10 image.
+With S = 510 (sigma = 0.25) this is 6.8e-18 = 2^-57.0 a pixel by the tables of the CPU, and 2.5e-16
+= 2^-51.8 by those of the GPU: 2.1e-14 and 7.7e-13 for a CIFAR-10 image.
 """
 
 import functools
@@ -130,13 +131,13 @@ class Tables:
 def probabilities(spread: Fraction) -> list[int]:
     """Pr[k] for k = 0 .. K as multiples of 2^-192, each within 2^-150.
 
-    The integral of the density over [k - 1/2, k + 1/2] by its Taylor series about k: with t = k / S,
-    h = 1 / S, and the derivatives of the density in terms of Hermite polynomials He,
+    The integral of the density over [k - 1/2, k + 1/2] by its Taylor series about k: with t = k /
+    S, h = 1 / S, and the derivatives of the density in terms of Hermite polynomials He,
 
         Pr[k] = h phi(t) sum_j G_2j / (4^j (2j + 1)!),   G_m = h^m He_m(t),
 
-    where G_{m+1} = h t G_m - m h^2 G_{m-1}, up to terms below 2^-192. phi(t) comes from phi(0) by multiplying with
-    exp(-(2k + 1) h^2 / 2) from each k to the next.
+    where G_{m+1} = h t G_m - m h^2 G_{m-1}, up to terms below 2^-192. phi(t) comes from phi(0) by
+    multiplying with exp(-(2k + 1) h^2 / 2) from each k to the next.
     """
     one = 1 << _BITS
     h2 = _fixed(1 / spread**2)

@@ -4,8 +4,8 @@ whatever order.
 The key (seed, model hash, image index, round, chunk) is hashed with SHAKE-256. On a CPU, exact
 noise takes 256 bits of the hash as the key of a cipher (`kernels`), and float noise fills the whole
 state of the Mersenne Twister with it, because torch's CPU generator reads only 32 bits of a seed,
-and 32 bits collide. On a GPU the first 64 bits are the key of Philox: among a million chunks two are alike
-with probability below 1e-7.
+and 32 bits collide. On a GPU the first 64 bits are the key of Philox: among a million chunks two
+are alike with probability below 1e-7.
 """
 
 import hashlib
