@@ -98,7 +98,6 @@ def comparison(
     the paper's rule with the entropy in its place, one row per theta.
     """
     others = {name: it.curve for name, it in answers.items() if name != params.combine.rule}
-    folder = paths.COMPARISON_COUNTS
     if params.select.score == "network":
         counts = samples.read_comparison("entropy")
         others["entropy"] = answer(params, counts, core, rule_name="paper", radii=radii).curve

@@ -1,5 +1,6 @@
 """Code of the user's own: found by `package.module:function`, watched by DVC, part of digests."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from aces.errors import InputError
 def project(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine_here.py").write_text("def loss():\n    return 3\n\nvalue = 4\n")
     (tmp_path / "mine_broken.py").write_text("1 / 0\n")
+    for name in ("mine_here", "mine_broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path

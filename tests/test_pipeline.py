@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from aces.reporting.browser import find_browser
 
@@ -36,8 +37,7 @@ AFTER_DRAWS = {"calibrate", "combine", "report", "publish"}
 
 
 class Project:
-    """A clone of this working tree with the digits profile, and commands run in it as a user would.
-    """
+    """A clone of this working tree with the digits profile, and commands run in it as a user would."""
 
     def __init__(self, folder: Path):
         self.folder = folder
