@@ -13,6 +13,7 @@ from aces.training import Method, methods, train_network
 from aces.training.batches import Batch, cross_entropy
 from aces.training.macer import loss as macer_loss
 from aces.training.muon import QUINTIC, Muon, orthogonalize
+from aces.training.optimizers import has_bfloat16
 from aces.training.whitening import whiten_first_convolution
 
 FAST = params.Train(
@@ -210,7 +211,11 @@ def test_a_fast_training_goes_on_after_a_kill_with_the_same_weights(tmp_path):
         {"optimizer": "sgd"},
         {"label_smoothing": 0.0},
         {"whitening": False},
-        {"precision": "float32"},
+        pytest.param(
+            {"precision": "float32"},
+            marks=pytest.mark.skipif(not has_bfloat16(), reason="this processor has no bfloat16"),
+            id="precision",
+        ),
         {"peak": 0.5},
     ],
     ids=lambda change: next(iter(change)),
@@ -223,3 +228,12 @@ def test_every_setting_changes_the_network(tmp_path, change):
 def test_the_weights_stay_float32(tmp_path):
     network = fit(tmp_path, FAST.replace(epochs=1))
     assert {weight.dtype for weight in network.parameters()} == {torch.float32}
+
+
+def test_a_processor_without_bfloat16_trains_in_float32_and_says_so(tmp_path, monkeypatch, capsys):
+    short = FAST.replace(epochs=1)
+    monkeypatch.setattr("aces.training.optimizers.has_bfloat16", lambda: False)
+    fallen_back = fingerprint(fit(tmp_path, short))
+    assert "this processor has no bfloat16 arithmetic" in capsys.readouterr().err
+    assert fallen_back == fingerprint(fit(tmp_path / "other", short.replace(precision="float32")))
+    assert capsys.readouterr().err == ""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from aces import networks
-from aces.console import progress
+from aces.console import progress, warn
 from aces.data import TrainSet
 from aces.errors import InputError
 from aces.params import Train
@@ -22,7 +22,7 @@ from aces.training.batches import Batch, Loss, draw_noise, noisy_copies
 from aces.training.checkpoint import Checkpoint, State, code_digest, training_key
 from aces.training.distributed import Group
 from aces.training.method import Method
-from aces.training.optimizers import autocast, make_optimizer
+from aces.training.optimizers import autocast, make_optimizer, precision_on
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import mirrors, open_source
 from aces.training.whitening import IMAGES as WHITENING_IMAGES
@@ -79,6 +79,10 @@ def train_network(
     task = _Task(settings, method, sigma, seed, title)
     checkpoint = Checkpoint(runtime.scratch, _key(task, network, data, device, group))
     training = _Training(network, data, task, device, group)
+    if settings.precision == "bfloat16" and training.precision == "float32" and group.main:
+        warn(
+            f"{title}: this processor has no bfloat16 arithmetic: training in float32, more slowly"
+        )
     with checkpoint.locked() if group.main else nullcontext(), _reproducible(device):
         state = checkpoint.read() if group.main else None
         history = training.restore(distributed.from_main(state, group))
@@ -110,6 +114,7 @@ def _key(
         task.seed,
         task.title,
         device.type,
+        precision_on(device, task.settings),
         group.size,
         networks.fingerprint(network),
         data.image if array else [str(path) for path in data.image],
@@ -131,6 +136,7 @@ class _Training:
         group: Group,
     ):
         self.task, self.settings, self.device, self.group = task, task.settings, device, group
+        self.precision = precision_on(device, task.settings)
         self.code = code_digest(task.method.loss, network)
         self.count = len(data.label)
         self.batch = images_per_step(task.settings, task.method, count=self.count, group=group)
@@ -216,7 +222,7 @@ class _Training:
             parameters["lr"] = rate
         self.optimizer.zero_grad()
         method = self.task.method
-        with autocast(self.device, self.settings):
+        with autocast(self.device, self.precision):
             loss = method.loss(
                 self.parallel,
                 batch,

@@ -80,11 +80,11 @@ def orthogonalize(matrix: Tensor, iterations: int = ITERATIONS) -> Tensor:
         return orthogonalize(matrix.T, iterations).T
     a, b, c = QUINTIC
     matrix = matrix / matrix.norm().clamp_min(1e-12)
-    gram = matrix @ matrix.T
-    identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    product = identity
-    for _ in range(iterations):
-        factor = a * identity + b * gram + c * (gram @ gram)
-        product = factor @ product
-        gram = factor @ gram @ factor
-    return product @ matrix
+    gram, product = matrix @ matrix.T, None
+    for iteration in range(iterations):
+        factor = torch.addmm(gram, gram, gram, beta=b, alpha=c)  # b X X' + c (X X')^2
+        factor.diagonal().add_(a)
+        product = factor if product is None else factor @ product
+        if iteration < iterations - 1:
+            gram = factor @ gram @ factor
+    return matrix if product is None else product @ matrix
