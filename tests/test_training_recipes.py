@@ -98,10 +98,10 @@ def test_a_gradient_of_zero_moves_nothing():
 
 
 def test_muon_moves_filters_by_a_share_of_their_norm_and_everything_else_by_sgd():
-    """Two steps, so that the momentum counts."""
+    """Two steps, so that the momentum counts. SGD has five times the learning rate."""
     fast, slow = a_network(), a_network()
     muon = Muon(fast.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    sgd = torch.optim.SGD(slow.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True)
+    sgd = torch.optim.SGD(slow.parameters(), lr=0.5, momentum=0.9, weight_decay=0.01, nesterov=True)
     gradients = [
         [torch.randn(weight.shape, generator=seeded(seed)) for weight in fast.parameters()]
         for seed in (1, 2)

@@ -9,7 +9,8 @@ Each step changes the filters by the share `lr` of their norm, and the norm then
 at the start. A batch norm behind the convolution ignores the norm, so nothing is lost, the learning
 rate means the same for every layer, and a decay of the filters would have no effect.
 
-Everything else (biases, batch norms, the last linear layer) is trained by SGD with momentum.
+Everything else (biases, batch norms, the last linear layer) is trained by SGD with momentum, at
+five times the learning rate of the filters.
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from torch.optim import Optimizer
 # (0, 1] near 1 in few iterations.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
+OTHERS = 5.0  # the learning rate of SGD over that of the filters; between 1 and 8 little changes
 
 
 class Muon(Optimizer):
@@ -67,7 +69,7 @@ class Muon(Optimizer):
             weight.sub_(direction * (group["lr"] * length))
             weight.mul_(state["norm"] / weight.norm().clamp_min(1e-12))
         else:
-            weight.sub_(direction, alpha=group["lr"])
+            weight.sub_(direction, alpha=OTHERS * group["lr"])
 
 
 def orthogonalize(matrix: Tensor, iterations: int = ITERATIONS) -> Tensor:
