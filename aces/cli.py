@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def _options(self) -> list[str]:
         """The options of this parser and of the commands below it."""
-        options = []
+        options: list[str] = []
         for action in self._actions:
             options += action.option_strings
             if isinstance(action, argparse._SubParsersAction):

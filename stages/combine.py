@@ -6,6 +6,7 @@ the curve of the other rule is kept beside them, for comparison.
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def answer(
     params: Params, counts: Counts, core: np.ndarray, *, rule_name: str, radii: list[float]
 ) -> Answers:
     settings = params.combine
-    options = {
+    options: dict[str, Any] = {
         "alpha": settings.alpha,
         "thetas": settings.thetas,
         "rule": rule_name,

@@ -54,7 +54,7 @@ def read_core(counts: Counts) -> np.ndarray:
     core, index = arrays.get("prediction"), arrays.get("index")
     if core is None or core.shape != (images,) or core.dtype.kind != "i":
         raise InputError(f"{paths.CORE} is not one class for each of {images} images: {REMEDY}")
-    if not np.array_equal(index, counts.index):
+    if index is None or not np.array_equal(index, counts.index):
         raise InputError(f"{paths.CORE} is about other images than {paths.COUNTS}: {REMEDY}")
     if core.min() < 0 or core.max() >= classes:
         raise InputError(f"{paths.CORE} has a class that is not among the {classes}: {REMEDY}")

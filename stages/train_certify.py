@@ -25,7 +25,7 @@ def train_certify(params: Params, run: StageRun) -> dict:
             role="certify",
             arch=_named(certify.arch, certify.checkpoint),
         )
-        about = {"checkpoint": networks.checkpoint_name(certify.checkpoint)}
+        about: dict[str, object] = {"checkpoint": networks.checkpoint_name(certify.checkpoint)}
     else:
         network, summary = train_classifier(params, run)
         about = {"method": certify.method, "sigma": params.sigma}

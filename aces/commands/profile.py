@@ -4,6 +4,7 @@ import argparse
 import json
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from aces import files, params, paths
 from aces.console import console
@@ -48,7 +49,7 @@ def contents(path: Path) -> str:
 
 def _list(*, as_json: bool) -> int:
     current = PARAMS.read_text() if PARAMS.is_file() else None
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "purpose": purpose(path), "in_place": contents(path) == current}
         for name, path in profiles().items()
     ]

@@ -133,17 +133,18 @@ def _show(root: Path) -> None:
 
 
 def _described(entry: Entry) -> str:
-    if entry.about is None:
-        return ""
     about = entry.about
+    if about is None or entry.draws is None or entry.total is None:
+        return ""
     return (
-        f", {entry.draws / max(entry.total, 1):.0%} of {entry.total:,} draws: {about['images']} images, "
-        f"sigma {about['sigma']:g}, n {about['n']:,}, seed {about['seed']}, {about.get('score', '?')}, {about['precision']}, "
+        f", {entry.draws / max(entry.total, 1):.0%} of {entry.total:,} draws: "
+        f"{about['images']} images, sigma {about['sigma']:g}, n {about['n']:,}, "
+        f"seed {about['seed']}, {about.get('score', '?')}, {about['precision']}, "
         f"{about['backend']}, network {about['model'][:8]}"
     )
 
 
-def _bytes(size: int) -> str:
+def _bytes(size: float) -> str:
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

@@ -88,8 +88,7 @@ def outcomes_of(run: Run, core: str, *, abstain_as_selected: bool) -> Outcomes:
 
 
 def natural_of(run: Run, core: str) -> np.ndarray:
-    """(N, T) Algorithm 4 on the logged predictions: the same rule, on whether each test was passed.
-    """
+    """(N, T) Algorithm 4 on the logged predictions: the same rule, on whether each test was passed."""
     return compose(
         selected=_selected(run.natural_selection, neither=Selected.NEITHER),
         selection_radius=np.zeros(run.natural_selection.shape),

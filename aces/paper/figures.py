@@ -3,11 +3,13 @@ apart.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -53,19 +55,19 @@ def figures(release: Release) -> Iterator[tuple[str, Callable[[], Figure]]]:
         runs = list(group)
         by_entropy = [run for run in runs if run.key.selection == "entropy" and run.cores]
         if by_entropy:
-            yield f"trade_off_{dataset}_{method}", lambda runs=by_entropy: draw_trade_off(runs)
+            yield f"trade_off_{dataset}_{method}", partial(draw_trade_off, by_entropy)
         for sigma in sorted({run.key.sigma for run in runs if run.key.selection != "entropy"}):
             rivals = [run for run in runs if run.key.sigma == sigma and run.cores]
             if rivals:
                 yield (
                     f"selection_mechanism_{dataset}_{method}_{sigma:.2f}",
-                    lambda runs=rivals: draw_mechanisms(runs),
+                    partial(draw_mechanisms, rivals),
                 )
         for run in runs:
             name = "_".join([dataset, method, f"{run.key.sigma:.2f}", run.key.selection])
-            yield f"selection_radii_{name}", lambda run=run: draw_selection_radii(run)
+            yield f"selection_radii_{name}", partial(draw_selection_radii, run)
             if run.median_score is not None:
-                yield f"certifiable_{name}", lambda run=run: draw_certifiable(run)
+                yield f"certifiable_{name}", partial(draw_certifiable, run)
 
 
 def write_figure(path: Path, draw: Callable[[], Figure]) -> None:
@@ -86,7 +88,7 @@ def draw_trade_off(runs: list[Run]) -> Figure:
     figure, panels = _panels(
         metrics, title=f"{_name(first.dataset)}, {_name(first.method)} training"
     )
-    handles = {}
+    handles: dict[str, Artist] = {}
     for run in runs:
         alone = individual_of(run, radii=TRADE_OFF_RADII[largest])
         for panel, metric in zip(panels, metrics, strict=True):
@@ -130,7 +132,7 @@ def draw_mechanisms(runs: list[Run]) -> Figure:
         metrics,
         title=f"{_name(key.dataset)}, {_name(key.method)} training, $\\sigma$ = {key.sigma:g}, core {_name(best)}",
     )
-    handles = {}
+    handles: dict[str, Artist] = {}
     for run in runs:
         curve = curve_of(run, best, radii=[radius], abstain_as_selected=False)
         label = (
@@ -186,9 +188,10 @@ def draw_certifiable(run: Run) -> Figure:
     certifiable = (run.prediction == run.label) & (run.radius >= radius)
     figure = Figure(figsize=(4.4, 3.1), layout="constrained")
     panel = figure.subplots()
+    assert run.median_score is not None
     panel.hist(
         [run.median_score[certifiable], run.median_score[~certifiable]],
-        bins=np.linspace(0, 1, 26),
+        bins=np.linspace(0, 1, 26).tolist(),
         stacked=True,
         color=[BLUE, ORANGE],
         edgecolor="white",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -39,14 +40,14 @@ def compare_rules(folder: Path, *, name: str, multiplicity: str = "bonferroni") 
     counts = read_counts(folder / paths.COUNTS)
     remedy = f"run `dvc repro` in {folder}"
     arrays = read_npz(folder / paths.CORE, what="the core's answers", remedy=remedy)
-    core = arrays.get("prediction")
-    if core is None or not np.array_equal(arrays.get("index"), counts.index):
+    core, index = arrays.get("prediction"), arrays.get("index")
+    if core is None or index is None or not np.array_equal(index, counts.index):
         raise InputError(f"{folder / paths.CORE} is about other images than the counts: {remedy}")
     right, thetas = core == counts.label, grid.thetas(STEP)
     radius = RADIUS * settings.sigma
     scores = {}
     for which in rule.RULES:
-        options = {"alpha": settings.combine.alpha, "thetas": thetas, "rule": which}
+        options: dict[str, Any] = {"alpha": settings.combine.alpha, "thetas": thetas, "rule": which}
         outcomes = rule.certify(counts, core, multiplicity=multiplicity, **options)
         natural = rule.predict(counts, core, multiplicity=multiplicity, **options)
         every = metrics.scores(outcomes, natural, counts.label, radii=[radius])
