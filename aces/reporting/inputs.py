@@ -32,6 +32,7 @@ METHODS = {
     "macer": "MACER",
     "consistency": "Consistency",
 }
+NOTICEABLE = 0.005  # of the images: what is certified on fewer needs no figure
 STEPS = 200  # of the page's slider at most: more would show no more, and weigh more
 
 
@@ -268,6 +269,24 @@ class Inputs:
     def reachable_radii(self) -> list[float]:
         """The radii above 0 that n draws can certify."""
         return [radius for radius in self.radii if 0 < radius <= self.ceiling]
+
+    @property
+    def shown_radii(self) -> list[float]:
+        """The radii that have a figure: those at which anything noticeable is certified."""
+        curves = (self.curve, self.other_curve, pd.DataFrame([self.alone]))
+
+        def most(radius: float) -> float:
+            name = f"certified_accuracy@{radius:g}"
+            return max((curve[name].max() for curve in curves if name in curve), default=0)
+
+        reachable = self.reachable_radii
+        return [radius for radius in reachable if most(radius) >= NOTICEABLE] or reachable[:1]
+
+    @property
+    def lead_radius(self) -> float:
+        """The radius that short sentences speak of: of those that are shown, nearest to sigma."""
+        shown = self.shown_radii or self.radii[:1]
+        return min(shown, key=lambda radius: abs(radius - self.sigma))
 
     @property
     def middle_radius(self) -> float:

@@ -21,7 +21,20 @@ SELECTED = ("certify", "core", "neither")
 ROWS = 1_000_000  # of one row group, so that neither side holds a second copy of everything
 _REMEDY = "run `dvc repro -f combine`"
 _NAMED = {"route": ROUTES, "selected": SELECTED}  # stored as words, in memory their numbers
-_WHOLE = ("prediction", "natural_prediction")
+_TYPES: dict[str, type] = {
+    "index": np.int64,
+    "label": np.int32,
+    "theta": np.float64,
+    "prediction": np.int32,
+    "radius": np.float64,
+    "route": np.int8,
+    "natural_prediction": np.int32,
+    "selected": np.int8,
+    "selection_radius": np.float64,
+    "p_select": np.float64,
+    "p_class": np.float64,
+}
+_NO_GRID = "not one row for each image and theta, images one after another"
 
 
 @dataclass(frozen=True)
@@ -93,8 +106,8 @@ def _rows(table: OutcomeTable, images: slice) -> pa.Table:
     """The rows of some images."""
     count, steps = table.prediction[images].shape
     columns = {
-        "index": np.repeat(table.index[images], steps),
-        "label": np.repeat(table.label[images], steps),
+        "index": np.repeat(table.index[images].astype(np.int64), steps),
+        "label": np.repeat(table.label[images].astype(np.int32), steps),
         "theta": np.tile(table.theta, count),
     }
     for each in fields(table)[3:]:
@@ -103,7 +116,7 @@ def _rows(table: OutcomeTable, images: slice) -> pa.Table:
             codes = pa.array(values.astype(np.int8))
             columns[each.name] = pa.DictionaryArray.from_arrays(codes, list(_NAMED[each.name]))
         else:
-            columns[each.name] = values.astype(np.int64 if each.name in _WHOLE else np.float64)
+            columns[each.name] = values.astype(_TYPES[each.name], copy=False)
     return pa.table(columns)
 
 
@@ -115,41 +128,54 @@ def read_outcomes(path: str | Path) -> OutcomeTable:
         missing = sorted(set(names) - set(file.schema_arrow.names))
         if missing:
             raise ValueError(f"without the columns {', '.join(missing)}")
-        theta, index = (_column(file, name) for name in ("theta", "index"))
-        steps = int((index == index[0]).sum()) if len(index) else 0
-        images = len(index) // max(steps, 1)
-        grid = (images, steps)
-        if images * steps != len(index) or not _is_grid(theta, index, grid):
-            raise ValueError("not one row for each image and theta, images one after another")
-        columns = {name: _column(file, name).reshape(grid) for name in names[3:]}
-        label = _column(file, "label").reshape(grid)[:, 0].copy()
+        index, label, theta = _grid(file)
+        shape = (len(index), len(theta))
+        columns = {name: _column(file, name).reshape(shape) for name in names[3:]}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: `dvc repro combine` makes it") from None
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot be used ({one_line(error)}): {_REMEDY}") from None
-    return OutcomeTable(
-        index=index.reshape(grid)[:, 0].copy(),
-        label=label,
-        theta=theta[:steps].copy(),
-        **columns,
-    )
+    return OutcomeTable(index=index, label=label, theta=theta, **columns)
 
 
-def _is_grid(theta: np.ndarray, index: np.ndarray, grid: tuple[int, int]) -> bool:
-    """Whether the rows are all thetas of the first image, then all of the second, and so on."""
-    theta, index = theta.reshape(grid), index.reshape(grid)
-    ascending = bool((np.diff(theta[:1]) > 0).all())
-    return ascending and bool((theta == theta[:1]).all() and (index == index[:, :1]).all())
+def _grid(file: pq.ParquetFile) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images (N,), their labels (N,) and thetas (T,), if the rows are all thetas of the first
+    image, then all of the second, and so on.
+    """
+    index = _column(file, "index")
+    steps = int((index == index[0]).sum()) if len(index) else 0
+    if not steps or len(index) % steps:
+        raise ValueError(_NO_GRID)
+    index = index.reshape(-1, steps)
+    theta = _column(file, "theta").reshape(-1, steps)
+    ascending = bool((np.diff(theta[0]) > 0).all())
+    same = bool((theta == theta[:1]).all() and (index == index[:, :1]).all())
+    if not ascending or not same or len(np.unique(index[:, 0])) < len(index):
+        raise ValueError(_NO_GRID)
+    label = _column(file, "label").reshape(-1, steps)[:, 0].copy()
+    return index[:, 0].copy(), label, theta[0].copy()
 
 
 def _column(file: pq.ParquetFile, name: str) -> np.ndarray:
-    """A column as numbers; words become their places in the list of words."""
-    values = file.read(columns=[name]).column(0).combine_chunks()
-    if name in _NAMED:
-        values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        places = np.array([_NAMED[name].index(word) for word in values.dictionary.to_pylist()])
-        return places.astype(np.int8)[values.indices.to_numpy(zero_copy_only=False)]
-    found = values.to_numpy(zero_copy_only=False)
-    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+    """A column as numbers, read one row group at a time; words become their places in the list."""
+    found = np.empty(file.metadata.num_rows, _TYPES[name])
+    start = 0
+    for group in range(file.metadata.num_row_groups):
+        for chunk in file.read_row_group(group, columns=[name]).column(0).chunks:
+            found[start : start + len(chunk)] = _values(chunk, name)
+            start += len(chunk)
+    if not np.isfinite(found).all():
         raise ValueError(f"{name} has values that are not numbers")
-    return found.astype(np.int32) if name in _WHOLE else found
+    return found
+
+
+def _values(chunk: pa.Array, name: str) -> np.ndarray:
+    if name in _NAMED:
+        chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        words = chunk.dictionary.to_pylist()
+        places = np.array([_NAMED[name].index(word) for word in words], np.int8)
+        return places[chunk.indices.to_numpy(zero_copy_only=False)]
+    values = chunk.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in ("iu" if _TYPES[name] in (np.int32, np.int64) else "iuf"):
+        raise ValueError(f"{name} has values that are not numbers")
+    return values

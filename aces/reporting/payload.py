@@ -57,7 +57,8 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict[str, Any
         "theta_digits": 2 if np.allclose(thetas * 100, np.rint(thetas * 100)) else 3,
         "radii": inputs.radii,
         "radius_names": inputs.radius_names,
-        "lead": _lead(inputs),
+        "lead": inputs.radii.index(inputs.lead_radius),
+        "shown_radii": [inputs.radii.index(radius) for radius in inputs.shown_radii],
         "start": int(np.searchsorted(steps, point.step)),
         "working_point": point.words,
         "calibration": _calibration(inputs),
@@ -72,12 +73,6 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict[str, Any
         "all": _all(inputs, steps),
         "images": _images(inputs, shown, steps, sprite),
     }
-
-
-def _lead(inputs: Inputs) -> int:
-    """The radius that short sentences speak of: the first above 0 that can be reached."""
-    reachable = inputs.reachable_radii
-    return inputs.radii.index(reachable[0]) if reachable else 0
 
 
 def _selecting_words(inputs: Inputs) -> str:
@@ -212,7 +207,7 @@ def _class_names(inputs: Inputs, shown: np.ndarray) -> dict[int, str]:
 
 def _all(inputs: Inputs, steps: np.ndarray) -> dict[str, Any]:
     """What the tables by class need, of all images: one byte for each theta and image."""
-    table, radius = inputs.outcomes, inputs.radii[_lead(inputs)]
+    table, radius = inputs.outcomes, inputs.lead_radius
     natural = table.natural_prediction[:, steps] == inputs.label[:, None]
     certified = inputs.correct[:, steps] & (table.radius[:, steps] >= radius)
     code = table.route[:, steps] + NATURAL_RIGHT * natural + CERTIFIED_RIGHT * certified

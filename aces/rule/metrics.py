@@ -74,10 +74,13 @@ def mean_interval(
     For a difference of two rules or two runs on the same images, give the differences: the interval
     is then paired.
     """
-    images = len(score)
-    chosen = np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), resamples)
-    # Single precision is ample for a quantile of 1,000 resamples, and twice as fast.
-    means = chosen.astype(np.float32) @ np.asarray(score, dtype=np.float32) / images
+    images, generator = len(score), np.random.default_rng(seed)
+    # How often each resample has each image. Single precision is ample for a quantile of 1,000
+    # resamples, and twice as fast.
+    chosen = np.empty((resamples, images), dtype=np.float32)
+    for row in chosen:
+        row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
+    means = chosen @ np.asarray(score, dtype=np.float32) / images
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 

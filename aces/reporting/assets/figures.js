@@ -14,7 +14,7 @@ const everyNac = [
 ];
 const [nacLow, nacHigh] = extent(everyNac).map(v => Math.min(1, Math.max(0, v)));
 const nacAxis = percentAxis(nacLow, nacHigh, "natural accuracy, %");
-const reachable = radii.map((r, k) => k).filter(k => radii[k] > 0 && radii[k] <= data.ceiling);
+const reachable = data.shown_radii; // places in `radii`
 const certifiedHigh =
   Math.max(
     0.05,
@@ -142,12 +142,15 @@ for (const k of reachable) {
     format: v => `${percent(v)} %`,
   }).value = value;
 }
-const beyond = names.filter((r, k) => radii[k] > data.ceiling);
-if (beyond.length) {
-  byId("unreachable").hidden = false;
-  byId("unreachable").textContent =
-    `No figure for r = ${beyond.join(", ")}: with n = ${whole(data.n)} draws no radius can exceed ${downwards(data.ceiling)}.`;
-}
+const without = names.filter((r, k) => radii[k] > 0 && radii[k] <= data.ceiling && !reachable.includes(k)),
+  beyond = names.filter((r, k) => radii[k] > data.ceiling);
+byId("unreachable").textContent = [
+  without.length ? `No figure for r = ${without.join(", ")}: next to nothing is certified there.` : "",
+  beyond.length
+    ? `No figure for r = ${beyond.join(", ")}: with n = ${whole(data.n)} draws no radius can exceed ${downwards(data.ceiling)}.`
+    : "",
+].join(" ").trim();
+byId("unreachable").hidden = !byId("unreachable").textContent;
 
 tradeOff(byId("acr-chart"), {
   values: curve.acr,
