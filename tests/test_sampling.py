@@ -356,10 +356,10 @@ def test_small_chunks_of_several_images_share_a_batch():
         (dict(images=2 * torch.rand(2, 3, 8, 8)), r"expected floats in \[0, 1\]; divide by 255"),
         (dict(images=torch.full((2, 3, 8, 8), torch.nan)), "nan.*expected floats"),
         (dict(images=torch.zeros(2, 1, 8, 8)), r"cannot run images of shape \(1, 8, 8\)"),
-        (dict(num_classes=5), r"gives shape \(3, 4\).*expected logits of shape \(3, 5\)"),
+        (dict(num_classes=5), r"gives shape \(4, 4\).*expected logits of shape \(4, 5\)"),
         (
             dict(select=odd_networks.convolutional(outputs=3)),
-            r"selection network gives shape \(3, 3\)",
+            r"selection network gives shape \(4, 3\)",
         ),
         (dict(index=[1, 1, 2]), "index names an image twice"),
         (dict(index=[1, 2]), "index of shape"),

@@ -95,13 +95,38 @@ def test_a_change_outside_the_state_dict_is_noticed():
     network = Scaled().eval()
     first = prepared(network)
     assert prepared(network) is first
-    network.temperature = 1.01
+    network.temperature = 1.0001
     assert prepared(network) is not first
+
+
+class Clipped(nn.Module):
+    """Only images that leave [0, 1] tell whether it clips."""
+
+    def __init__(self, clip: bool):
+        super().__init__()
+        self.network, self.clip = odd_networks.convolutional(), clip
+
+    def forward(self, x):
+        return self.network(x.clamp(0, 1) if self.clip else x)
+
+
+@pytest.mark.parametrize("identity", ["real", "blind"])
+def test_a_network_that_stops_clipping_is_another_one(identity, monkeypatch):
+    """By its identity, and, were that blind to it, by its logits beyond [0, 1]."""
+    if identity == "blind":
+        monkeypatch.setattr(networks, "identity", networks.fingerprint)
+    network = Clipped(True)
+    before = sample(network, odd_networks.images(2), **SETTINGS)
+    network.clip = False
+    after = sample(network, odd_networks.images(2), **SETTINGS)
+    fresh = sample(Clipped(False), odd_networks.images(2), **SETTINGS)
+    assert (after.score != before.score).any()
+    np.testing.assert_array_equal(after.score, fresh.score)
 
 
 def test_the_probe_is_of_both_networks():
     network, select = odd_networks.convolutional(), odd_networks.convolutional(outputs=2)
-    assert len(prepared(network, select).probe) == odd_networks.CLASSES + 2
+    assert len(prepared(network, select).probe) == 4 * (odd_networks.CLASSES + 2)
 
 
 def test_the_hash_covers_both_networks():

@@ -5,6 +5,7 @@ counted twice.
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,11 +18,13 @@ from torch import nn
 
 import odd_networks
 import sampler_process
+from aces import networks
 from aces.cli import main
 from aces.errors import InputError
 from aces.rule.counts import write_counts
-from aces.sampling import count, shards
+from aces.sampling import code, count, shards
 from aces.sampling.shards import open_shards, read_keys
+from aces.sampling.tally import entropy, width
 from sampled import sample
 
 NETWORK = odd_networks.convolutional()
@@ -243,12 +246,115 @@ class Scaled(nn.Module):
 
 
 def test_draws_of_networks_with_the_same_weights_are_not_mixed(tmp_path):
+    """A factor of 1.015 once gave the counts of the factor 1: now each has its own folder."""
+    first = draw(tmp_path, Scaled(1.0))
+    other = draw(tmp_path, Scaled(1.015))
+    assert len(list(tmp_path.iterdir())) == 2
+    assert written(tmp_path, first) == written(tmp_path, draw(network=Scaled(1.0)))
+    assert written(tmp_path, other) == written(tmp_path, draw(network=Scaled(1.015)))
+
+
+def test_a_network_that_looks_the_same_and_computes_something_else_is_refused(
+    tmp_path, monkeypatch
+):
+    """Were something to escape the network's identity, its logits on noisy images would tell."""
+    monkeypatch.setattr(networks, "identity", networks.fingerprint)
     draw(tmp_path, Scaled(1.0))
-    with pytest.raises(
-        InputError, match="same weights that computes something else: `aces scratch --remove"
-    ):
-        draw(tmp_path, Scaled(2.0))
+    with pytest.raises(InputError, match="computes something else: `aces scratch --remove"):
+        draw(tmp_path, Scaled(1.001))
     draw(tmp_path, Scaled(1.0))
+
+
+def test_other_code_between_noise_and_counts_has_its_own_folder(tmp_path, monkeypatch):
+    draw(tmp_path)
+    real = code.digest
+    monkeypatch.setattr(
+        code, "digest", lambda path: real(path) + ("x" if path.name == "tally.py" else "")
+    )
+    draw(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def first_half(logits):
+    return entropy(logits) / 2
+
+
+def second_half(logits):
+    return 1 - entropy(logits) / 2
+
+
+def test_each_score_has_its_own_folder(tmp_path):
+    one, other = (draw(tmp_path, score=score) for score in (first_half, second_half))
+    assert len(list(tmp_path.iterdir())) == 2 and (one.score != other.score).any()
+
+
+def test_lines_and_folders_of_another_run_are_not_taken(tmp_path, started):
+    """One line of another seed, or its whole folder under this name, once gave wrong counts."""
+    expected = written(tmp_path, draw(tmp_path / "scratch"))
+    (folder,) = (tmp_path / "scratch").iterdir()
+    draw(tmp_path / "other", seed=1)
+    (other,) = (tmp_path / "other").iterdir()
+    mine, theirs = (each / "units.log" for each in (folder, other))
+    lines = mine.read_bytes().splitlines(keepends=True)
+    foreign = theirs.read_bytes().splitlines(keepends=True)
+    for content, lost in ((lines[:4] + foreign[4:5] + lines[5:], 1), (foreign, UNITS)):
+        mine.write_bytes(b"".join(content))
+        started.clear()
+        assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+        assert len(started) == lost
+    shutil.rmtree(folder)
+    shutil.copytree(other, folder)
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+
+
+def forged(folder: Path, change) -> None:
+    """The log with one record whose counts were changed, and whose checksum is right."""
+    log = folder / "units.log"
+    lines = log.read_bytes().splitlines(keepends=True)
+    key = lines[3].split()[1].decode()
+    table = shards._table(lines[3], shape=(1, width(odd_networks.CLASSES)))
+    lines[3] = shards._line(key, change(table), folder.name)
+    log.write_bytes(b"".join(lines))
+
+
+def moved(table, start, stop):
+    """One draw counted in another bin of the same histogram."""
+    table = table.copy()
+    table[0, start:stop] = np.roll(table[0, start:stop], 1)
+    table[0, start] += 1
+    return table
+
+
+FORGERIES = {
+    "a draw too many": lambda table: moved(table, 0, 4),
+    "a score too many": lambda table: moved(table, 4, 1005),
+    "a doubt too many": lambda table: moved(table, 1005, 2006),
+    "another joint": lambda table: moved(table, 2006, 3007),
+    "no draws": lambda table: 0 * table,
+    "other width": lambda table: table[:, :-7],
+    "two rows": lambda table: np.concatenate([table, table]),
+}
+
+
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_a_forged_record_is_drawn_again(tmp_path, started, kind):
+    expected = written(tmp_path, draw(tmp_path / "scratch"))
+    (folder,) = (tmp_path / "scratch").iterdir()
+    forged(folder, FORGERIES[kind])
+    started.clear()
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", "7", '{"probe": "x"}', '{"probe": [1, [2]]}', '{"probe": null}', "\x00"]
+)
+def test_a_forged_description_is_written_again(tmp_path, text):
+    expected = written(tmp_path, draw(tmp_path / "scratch"))
+    (about,) = tmp_path.glob("scratch/*/about.json")
+    about.write_text(text)
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+    assert json.loads(about.read_text())["sigma"] == 0.25
 
 
 def test_an_interrupted_run_ends_soon_and_goes_on_later(tmp_path, monkeypatch, started):

@@ -4,6 +4,7 @@ from aces.networks.checkpoints import Imported, import_checkpoint, load_checkpoi
 from aces.networks.denoise import build_denoiser
 from aces.networks.denoisers import before, load_denoiser, save_denoiser
 from aces.networks.files import fingerprint, load_model, read_metadata, save_model
+from aces.networks.identity import identity
 from aces.networks.pretrained import pretrained
 from aces.networks.registry import build, check_arch
 from aces.networks.resolution import at_size
@@ -16,6 +17,7 @@ __all__ = [
     "build_denoiser",
     "check_arch",
     "fingerprint",
+    "identity",
     "import_checkpoint",
     "load_checkpoint",
     "load_denoiser",

@@ -18,8 +18,9 @@ from aces.rule.counts import BINS, Round, Settings
 from aces.runtime import Runtime, Stopped
 from aces.runtime import devices as devices_of
 from aces.sampling.batches import Job
+from aces.sampling.code import code_digest
 from aces.sampling.count import Counter
-from aces.sampling.forward import hash_of, prepare
+from aces.sampling.forward import hash_of, identity_of, prepare
 from aces.sampling.images import Images, as_numbers, check_index
 from aces.sampling.lattice import lattice
 from aces.sampling.local import LocalEngine
@@ -78,7 +79,7 @@ def open_drawing(
     )
     counter = Counter(prepared, settings, int(num_classes), score)
     rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
-    about = _about(counter, images.pixels, index, rows=rows)
+    about = _about(counter, images.pixels, index, rows=rows, identity=identity_of(network, select))
     total = len(images) * plan.draws
     with (
         open_shards(Path(runtime.scratch) / scratch_key(about), about=about, probe=prepared.probe)
@@ -156,16 +157,20 @@ class Drawing:
 
     def _unfinished(self, units: Iterator[Unit]) -> Iterator[Unit]:
         for unit in units:
-            table = (
-                self.shards.get(unit.key, width=width(self.num_classes))
-                if self.shards is not None
-                else None
-            )
+            table = self._kept(unit)
             if table is None:
                 yield unit
             else:
                 self._add(unit, table)
                 self.skip(unit.draws)
+
+    def _kept(self, unit: Unit) -> np.ndarray | None:
+        """The counts of a unit that scratch has, if they can be those of its draws."""
+        if self.shards is None:
+            return None
+        table = self.shards.get(unit.key, shape=(len(unit.images), width(self.num_classes)))
+        guess = self.guess[unit.images]
+        return None if table is None or not _is_sound(table, unit, guess) else table
 
     def _job(self, unit: Unit) -> Job:
         return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
@@ -177,13 +182,36 @@ class Drawing:
             getattr(self, name)[unit.round, unit.images] += values
 
 
+def _is_sound(table: np.ndarray, unit: Unit, guess: np.ndarray) -> bool:
+    """Whether counts can be those of a unit: nothing negative, every draw in one class and one bin,
+    joint counts of the guessed class.
+    """
+    counts = split(table, num_classes=table.shape[1] - width(0))
+    draws = dict.fromkeys(unit.images, 0)
+    for piece in unit.pieces:
+        draws[piece.image] += piece.draws
+    valid = np.array(list(draws.values())) - counts.invalid
+    guessed = np.take_along_axis(counts.classes, np.maximum(guess, 0)[:, None], axis=1)[:, 0]
+    return bool(
+        (table >= 0).all()
+        and all((each.sum(axis=1) == valid).all() for each in counts[:3])
+        and all((each.sum(axis=1) == guessed * (guess >= 0)).all() for each in counts[3:5])
+        and (counts.joint_score <= counts.score).all()
+        and (counts.joint_doubt <= counts.doubt).all()
+    )
+
+
 def scratch_key(about: dict) -> str:
     """The name of the folder in scratch: sha256 of what the draws depend on."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _about(counter: Counter, images: Tensor, index: np.ndarray, *, rows: int) -> dict:
-    """What the draws depend on: the settings, the images, and how they are laid out in batches."""
+def _about(
+    counter: Counter, images: Tensor, index: np.ndarray, *, rows: int, identity: str
+) -> dict:
+    """What the counts depend on: the settings, the images, how they are laid out in batches, the
+    network with its code, and the code between the noise and the counts.
+    """
     pixels = hashlib.sha256(f"{images.dtype}{tuple(images.shape)}".encode())
     pixels.update(images.contiguous().numpy().tobytes())
     pixels.update(index.tobytes())
@@ -193,6 +221,8 @@ def _about(counter: Counter, images: Tensor, index: np.ndarray, *, rows: int) ->
         "num_classes": counter.num_classes,
         "batch": counter.network.batch,
         "rows": rows,
+        "network": identity,
+        "code": code_digest(counter.score),
     }
 
 

@@ -31,7 +31,8 @@ Forward = Callable[
 
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
 _TOLERANCE = 1e-2  # of the logits' scale: far above rounding (3e-4), far below another network
-_SAME = 1e-4  # of a network run twice in the same way
+_SAME = 1e-5  # of a network run twice in the same way: near rounding
+_LEVELS = (0.0, 0.25, 0.5, 1.0)  # of the noise on the example images; it leaves [0, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +134,7 @@ class _Prepared(NamedTuple):
     """A network that was prepared, and what it was then."""
 
     key: tuple
-    logits: list[Tensor]  # of one image
+    logits: list[Tensor]  # of the example images
     network: Network
 
 
@@ -158,7 +159,7 @@ def prepare(
 
     shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
-    key = (hash_of(model, select), id(select), shape, num_classes, precision, kind_of(device))
+    key = (identity_of(model, select), shape, num_classes, precision, kind_of(device))
     module, example = _frozen(model, select), _example(shape)
     if (
         model not in _known
@@ -166,10 +167,11 @@ def prepare(
         or not _computes(module, example, _known[model].logits)
     ):
         together = check(module, example, num_classes=num_classes)
-        logits = [each[:1] for each in together]
-        probe = [float(f"{value:.4g}") for each in logits for value in each[0, :10].tolist()]
+        probe = [value for each in together for value in each[:, :10].flatten().tolist()]
         _known[model] = _Prepared(
-            key, logits, _choose(module, example, precision=precision, device=device, probe=probe)
+            key,
+            list(together),
+            _choose(module, example, precision=precision, device=device, probe=probe),
         )
     return _known[model].network
 
@@ -187,6 +189,11 @@ def hash_of(model: nn.Module, select: nn.Module | None) -> str:
     """The model hash of the counts: of the network, and of the selection network if there is one.
     """
     return networks.fingerprint(model if select is None else _Stack(model, select))
+
+
+def identity_of(model: nn.Module, select: nn.Module | None) -> str:
+    """What caches and scratch are keyed by: everything that either network computes with."""
+    return networks.identity(model if select is None else _Stack(model, select))
 
 
 @torch.inference_mode()
@@ -228,12 +235,17 @@ def _computes(module: nn.Module, example: Tensor, logits: list[Tensor]) -> bool:
     """Whether the networks still give these logits: not all of what they compute with need be in
     their state dicts.
     """
-    return all(map(functools.partial(_agree, tolerance=_SAME), logits, module(example[:1])))
+    return all(map(functools.partial(_agree, tolerance=_SAME), logits, module(example)))
 
 
 def _example(shape: tuple[int, int, int]) -> Tensor:
-    """(3, C, H, W) the same images each time, on which ways to run a network are compared."""
-    return torch.rand((3, *shape), generator=torch.Generator().manual_seed(0))
+    """(4, C, H, W) the same images each time, on which ways to run a network are compared: noisy
+    ones that leave [0, 1] as the draws do, because a network may behave differently there.
+    """
+    source = torch.Generator().manual_seed(0)
+    images = torch.rand((len(_LEVELS), *shape), generator=source)
+    noise = torch.randn(images.shape, generator=source)
+    return images + torch.tensor(_LEVELS)[:, None, None, None] * noise
 
 
 def _choose(

@@ -1,9 +1,10 @@
 """Partial work that survives: `<scratch>/<fingerprint>/` keeps the counts of every finished unit.
 
-`units.log` has one line a unit: a checksum, the unit's key, its counts. A line that is cut short or
-damaged fails its checksum and is dropped, so its unit is drawn again; a key counts once, however
-often it is there. Only the sampler that holds `lock` writes. `about.json` says what the draws
-depend on.
+`units.log` has one line for each unit: a checksum, the unit's key, its counts. The checksum covers
+the fingerprint as well, that is, everything the draws depend on. A line that is cut short, damaged,
+or of another run fails its checksum and is dropped, so that its unit is drawn again. Of several
+lines with one key, the last counts. Only the sampler that holds `lock` writes. `about.json` says
+what the draws depend on.
 """
 
 import base64
@@ -24,30 +25,34 @@ from aces.console import warn
 from aces.errors import InputError
 
 LOG = "units.log"
-_SYNC_SECONDS = (
-    2.0  # of work at most is lost when the machine itself goes down; a killed process loses none
-)
+# A machine that goes down loses the work of this time at most; a killed process loses none.
+_SYNC_SECONDS = 2.0
+_PROBE_TOLERANCE = 1e-4  # of the logits' scale: above the rounding of other threads and versions
 
 
 class Shards:
-    """The finished units of one fingerprint. Made by `open_shards`, which holds the lock."""
+    """The finished units of one fingerprint, which is the folder's name. Made by `open_shards`,
+    which holds the lock.
+    """
 
     def __init__(self, folder: Path):
-        self.path = folder / LOG
-        self._lines = _repaired(self.path)
+        self.path, self._fingerprint = folder / LOG, folder.name
+        self._lines = _repaired(self.path, self._fingerprint)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._synced = time.monotonic()
 
-    def get(self, key: str, *, width: int) -> np.ndarray | None:
-        """(G, width) counts of a unit that an earlier run finished, else None."""
+    def get(self, key: str, *, shape: tuple[int, int]) -> np.ndarray | None:
+        """The counts, of the given shape, of a unit that an earlier run finished; None if there are
+        none that can be read.
+        """
         if key not in self._lines:
             return None
         offset, length = self._lines[key]
-        return _table(os.pread(self._file, length, offset), width=width)
+        return _table(os.pread(self._file, length, offset), shape=shape)
 
     def add(self, key: str, table: np.ndarray) -> None:
         """Keep a unit's counts. Once this returns, killing the process does not lose them."""
-        line = _line(key, table)
+        line = _line(key, table, self._fingerprint)
         try:
             if os.write(self._file, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -55,8 +60,8 @@ class Shards:
                 self.sync()
         except OSError as error:
             raise InputError(
-                f"{self.path} cannot be written ({error.strerror}): make room and run again; what is "
-                "finished is kept"
+                f"{self.path} cannot be written ({error.strerror}): make room and run again; what "
+                "is finished is kept"
             ) from error
 
     def sync(self) -> None:
@@ -80,8 +85,8 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
         lock.acquire(timeout=0)
     except Timeout:
         warn(
-            f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to finish or to be "
-            "ended; its work is kept either way",
+            f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to "
+            "finish or to be ended; its work is kept either way",
         )
         lock.acquire()
     try:
@@ -101,12 +106,12 @@ def read_keys(folder: Path) -> list[str]:
     """The keys of the finished units, for a look from outside: no lock is taken, nothing is
     changed.
     """
-    return list(_scan(folder / LOG)[0])
+    return list(_scan(folder / LOG, folder.name)[0])
 
 
-def _repaired(path: Path) -> dict[str, tuple[int, int]]:
+def _repaired(path: Path, fingerprint: str) -> dict[str, tuple[int, int]]:
     """Where each unit's line is, after dropping the lines that are damaged."""
-    lines, size = _scan(path)
+    lines, size = _scan(path, fingerprint)
     if size == sum(length for _, length in lines.values()):
         return lines
     temporary = path.with_suffix(".tmp")
@@ -117,67 +122,79 @@ def _repaired(path: Path) -> dict[str, tuple[int, int]]:
         new.flush()
         os.fsync(new.fileno())
     os.replace(temporary, path)
-    return _scan(path)[0]
+    return _scan(path, fingerprint)[0]
 
 
-def _scan(path: Path) -> tuple[dict[str, tuple[int, int]], int]:
+def _scan(path: Path, fingerprint: str) -> tuple[dict[str, tuple[int, int]], int]:
     """(offset, length) of the sound lines by key, and the size of the file."""
-    lines, offset = {}, 0
+    lines: dict[str, tuple[int, int]] = {}
+    offset = 0
     if path.exists():
         with open(path, "rb") as file:
             for line in file:
-                if (key := _sound_key(line)) is not None:
-                    lines.setdefault(key, (offset, len(line)))
+                if (key := _sound_key(line, fingerprint)) is not None:
+                    lines[key] = (offset, len(line))
                 offset += len(line)
     return lines, offset
 
 
-def _line(key: str, table: np.ndarray) -> bytes:
+def _line(key: str, table: np.ndarray, fingerprint: str) -> bytes:
     assert table.min() >= 0 and table.max() < 2**31, "counts of a unit fit in 31 bits"
-    rest = (
-        key.encode()
-        + b" "
-        + base64.b64encode(zlib.compress(table.astype("<i4").tobytes(), 1))
-        + b"\n"
-    )
-    return _checksum(rest) + b" " + rest
+    packed = base64.b64encode(zlib.compress(table.astype("<i4").tobytes(), 1))
+    rest = key.encode() + b" " + packed + b"\n"
+    return _checksum(rest, fingerprint) + b" " + rest
 
 
-def _sound_key(line: bytes) -> str | None:
+def _sound_key(line: bytes, fingerprint: str) -> str | None:
+    """The key of a line that is whole and of this run; None for any other line."""
     checksum, _, rest = line.partition(b" ")
-    return (
-        rest.partition(b" ")[0].decode()
-        if rest.endswith(b"\n") and checksum == _checksum(rest)
-        else None
-    )
+    if not rest.endswith(b"\n") or checksum != _checksum(rest, fingerprint):
+        return None
+    return rest.partition(b" ")[0].decode(errors="replace")
 
 
-def _table(line: bytes, *, width: int) -> np.ndarray:
-    values = np.frombuffer(zlib.decompress(base64.b64decode(line.split()[2])), dtype="<i4")
-    return values.reshape(-1, width).astype(np.int64)
+def _table(line: bytes, *, shape: tuple[int, int]) -> np.ndarray | None:
+    """The counts in a line; None if they do not have the shape."""
+    size = 4 * shape[0] * shape[1]
+    try:
+        packed = base64.b64decode(line.split()[2], validate=True)
+        data = zlib.decompressobj().decompress(packed, size + 1)
+    except (IndexError, ValueError, zlib.error):
+        return None
+    if len(data) != size:
+        return None
+    return np.frombuffer(data, dtype="<i4").reshape(shape).astype(np.int64)
 
 
-def _checksum(data: bytes) -> bytes:
-    return hashlib.sha256(data).hexdigest()[:16].encode()
+def _checksum(data: bytes, fingerprint: str) -> bytes:
+    return hashlib.sha256(fingerprint.encode() + b"\n" + data).hexdigest()[:32].encode()
 
 
 def _check_probe(path: Path, about: dict, probe: list[float]) -> None:
-    """Two networks may have the same weights and compute different things; their draws must not be
+    """Two networks may be described alike and compute different things; their draws must not be
     mixed.
     """
-    try:
-        known = json.loads(path.read_text())["probe"]
-    except (OSError, ValueError, KeyError):
+    known = _known_probe(path, about)
+    if known is None or len(known) != len(probe):
         _write(path, json.dumps(about | {"probe": probe}, sort_keys=True))
         return
-    scale = np.abs(np.nan_to_num(probe, posinf=0.0, neginf=0.0)).max(initial=0.0)
-    if len(known) != len(probe) or not np.allclose(
-        known, probe, rtol=0, atol=0.02 * scale, equal_nan=True
-    ):
+    scale = np.abs(np.nan_to_num(probe, posinf=0.0, neginf=0.0)).max(initial=1e-3)
+    tolerance = _PROBE_TOLERANCE * scale
+    if not np.allclose(known, probe, rtol=0, atol=tolerance, equal_nan=True):
         raise InputError(
-            f"{path.parent} has draws of a network with the same weights that computes something else: "
-            f"`aces scratch --remove {path.parent.name[:8]}` removes them"
+            f"{path.parent} has draws of a network that looks the same but computes something "
+            f"else: `aces scratch --remove {path.parent.name[:8]}` removes them"
         )
+
+
+def _known_probe(path: Path, about: dict) -> list[float] | None:
+    """The probe in a description of these draws; None if it is missing, damaged or of others."""
+    try:
+        found = json.loads(path.read_text())
+        known = [float(value) for value in found.pop("probe")]
+        return known if found == json.loads(json.dumps(about)) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def _make(folder: Path) -> None:
@@ -185,7 +202,8 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"the scratch folder {folder} cannot be made ({error.strerror}): is its parent writable?"
+            f"the scratch folder {folder} cannot be made ({error.strerror}): "
+            "is its parent writable?"
         ) from None
 
 
