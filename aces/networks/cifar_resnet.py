@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # blocks per stage, for the depths not of 6n + 2
+DEEPEST = 2000  # He et al. went to 1202
 SHORTCUTS = ("", "-a", "-a-end")
 _NAME = re.compile(r"cifar_resnet(\d{1,4})(-a-end|-a)?(?:-w(\d{1,4}))?")
 
@@ -65,7 +66,8 @@ def blocks_of(depth: int) -> tuple[int, ...] | None:
     """The blocks per stage of a network of this depth, if there is one."""
     if depth in STAGES:
         return STAGES[depth]
-    return ((depth - 2) // 6,) * 3 if depth >= 8 and (depth - 2) % 6 == 0 else None
+    regular = 8 <= depth <= DEEPEST and (depth - 2) % 6 == 0
+    return ((depth - 2) // 6,) * 3 if regular else None
 
 
 def _usual_width(blocks: tuple[int, ...]) -> int:

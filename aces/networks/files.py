@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def save_model(
 def load_model(path: str | Path) -> nn.Module:
     """The network that `save_model` wrote, in evaluation mode, on the CPU."""
     path = Path(path)
-    recipe = _recipe(read_metadata(path), path)
+    recipe = reading.recipe_of(read_metadata(path), path)
     state = reading.checked_tensors(reading.read_safetensors(path), path)
     expected = _skeleton(recipe, path)
     if not _fits(expected, state):
@@ -103,34 +102,6 @@ def read_metadata(path: str | Path) -> dict[str, str]:
             f"{path} is a safetensors file of another project: convert it with `aces import`"
         )
     return header
-
-
-def _recipe(header: Mapping[str, str], path: Path) -> dict[str, Any]:
-    """The arguments of `build` in a header; InputError where one is missing or makes no sense."""
-    try:
-        recipe: dict[str, Any] = {
-            "arch": header["arch"],
-            "num_classes": int(header["num_classes"]),
-            "mean": [float(value) for value in json.loads(header["mean"])],
-            "std": [float(value) for value in json.loads(header["std"])],
-        }
-        if "options" in header:
-            recipe["options"] = dict(json.loads(header["options"]))
-        mean, std = recipe["mean"], recipe["std"]
-        sound = (
-            2 <= recipe["num_classes"] <= 10**6
-            and 0 < len(mean) == len(std) <= 64
-            and all(map(math.isfinite, (*mean, *std)))
-            and min(std) > 0
-        )
-    except (KeyError, TypeError, ValueError, RecursionError, OverflowError):
-        sound = False
-    if not sound:
-        raise InputError(
-            f"{path} has a damaged header (arch, num_classes, mean or std): train or import the "
-            "network again"
-        )
-    return recipe
 
 
 def fingerprint(module: nn.Module) -> str:

@@ -14,8 +14,6 @@ A state dict is also found under the other usual names (CONTAINERS), and where a
 dictionary of tensors, whatever it is called.
 """
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,21 +125,16 @@ def _read_safetensors(path: Path) -> Weights:
     state = reading.read_safetensors(path)
     if header is None:
         return _weights(path, PLAIN, state)
-    known: dict[str, Any] = {"arch": header.get("arch")}
-    try:
-        known |= {part: tuple(map(float, json.loads(header[part]))) for part in ("mean", "std")}
-        sound = (
-            0 < len(known["mean"]) == len(known["std"])
-            and all(map(math.isfinite, (*known["mean"], *known["std"])))
-            and min(known["std"]) > 0
-        )
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
-        sound = False
-    if not sound:
-        raise InputError(
-            f"checkpoint {path} has a damaged header: train or import the network again"
-        )
-    return _weights(path, OWN, state, checked=header.get("normalization") != UNCHECKED, **known)
+    recipe = reading.recipe_of(header, path)
+    return _weights(
+        path,
+        OWN,
+        state,
+        arch=recipe["arch"],
+        mean=tuple(recipe["mean"]),
+        std=tuple(recipe["std"]),
+        checked=header.get("normalization") != UNCHECKED,
+    )
 
 
 def _weights(path: Path, format: str, state: Mapping[str, Tensor], **known) -> Weights:

@@ -6,6 +6,7 @@ memory is taken. Every kind of damage becomes one line.
 """
 
 import json
+import math
 import pickle
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -86,6 +87,34 @@ def read_own_header(path: Path) -> dict[str, str] | None:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise InputError(f"{path} has a damaged header: train or import the network again")
     return found
+
+
+def recipe_of(header: Mapping[str, str], path: Path) -> dict[str, Any]:
+    """The arguments of `build` in a header; InputError where one is missing or makes no sense."""
+    try:
+        recipe: dict[str, Any] = {
+            "arch": header["arch"],
+            "num_classes": int(header["num_classes"]),
+            "mean": [float(value) for value in json.loads(header["mean"])],
+            "std": [float(value) for value in json.loads(header["std"])],
+        }
+        if "options" in header:
+            recipe["options"] = dict(json.loads(header["options"]))
+        mean, std = recipe["mean"], recipe["std"]
+        sound = (
+            2 <= recipe["num_classes"] <= 10**6
+            and 0 < len(mean) == len(std) <= 64
+            and all(map(math.isfinite, (*mean, *std)))
+            and min(std) > 0
+        )
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError):
+        sound = False
+    if not sound:
+        raise InputError(
+            f"{path} has a damaged header (arch, num_classes, mean or std): train or import the "
+            "network again"
+        )
+    return recipe
 
 
 @contextmanager
