@@ -61,8 +61,11 @@ def recognise(
     `asked` is the name the user gives; InputError if the file does not hold that network.
     """
     levels = list(_levels(weights.state))
-    names = [asked] if asked else list(_candidates(weights, path, channels=channels))
+    names = [asked] if asked else list(_candidates(weights))
     found = _first_fit(names, levels, num_classes=num_classes, channels=channels)
+    if found is None and asked is None and channels == 3:
+        families = [*_by_file_name(path.name), *FAMILIES]
+        found = _first_fit(families, levels, num_classes=num_classes, channels=channels)
     if found is None:
         raise InputError(_explain(weights, path, asked=asked, channels=channels, levels=levels))
     given = len(found.state[found.last])
@@ -91,17 +94,14 @@ def _levels(state: State) -> Iterator[State]:
         level = without_prefix(level)
 
 
-def _candidates(weights: Weights, path: Path, *, channels: int) -> Iterator[str]:
-    """Names of networks to try, the likely ones first."""
+def _candidates(weights: Weights) -> Iterator[str]:
+    """Names of networks to try first: what the file says, and our own, which are quickly built."""
     recorded = SELECTION.get(weights.arch or "", weights.arch)
     for name in (recorded, f"timm/{recorded}", USUAL.get(weights.format)):
         if name and is_known(name):
             yield name
     yield from _cifar_resnets(weights.state)
     yield from (name for name in ARCHITECTURES if cifar_resnet.design(name) is None)
-    if channels == 3:
-        yield from _by_file_name(path.name)
-        yield from FAMILIES
 
 
 def _by_file_name(name: str) -> list[str]:
@@ -203,8 +203,7 @@ def _explain(
     """Why nothing fits, as one line."""
     recorded = SELECTION.get(weights.arch or "", weights.arch)
     if asked:
-        others = _candidates(weights, path, channels=channels)
-        other = _first_fit(list(others), levels, num_classes=10, channels=channels)
+        other = _first_fit(list(_candidates(weights)), levels, num_classes=10, channels=channels)
         if other is not None:
             return (
                 f"checkpoint {path} holds {other.arch}, not arch={asked!r}: set the arch to "

@@ -1,0 +1,443 @@
+"""Architectures by name: CIFAR ResNets of any depth, other libraries, a function of one's own."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import published
+from aces import networks
+from aces.errors import InputError
+from aces.networks import cifar_resnet, evidence, registry
+from aces.networks.evidence import Proposal, Trial
+
+RGB = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010)}
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+
+
+# --- CIFAR ResNets ---
+
+
+@pytest.mark.parametrize(
+    "name, parameters",
+    [  # He et al. (2016), table 6, and akamaster's README: shortcuts without parameters
+        ("cifar_resnet20-a", 269_722),
+        ("cifar_resnet32-a", 464_154),
+        ("cifar_resnet44-a", 658_586),
+        ("cifar_resnet56-a", 853_018),
+        ("cifar_resnet110-a", 1_727_962),
+        ("cifar_resnet1202-a", 19_421_274),
+        ("cifar_resnet18", 11_173_962),  # kuangliu/pytorch-cifar, ResNet18
+    ],
+)
+def test_published_parameter_counts(name, parameters):
+    with torch.device("meta"):
+        network = networks.build(name, num_classes=10, **RGB)
+    assert sum(weight.numel() for weight in network.parameters()) == parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["cifar_resnet21", "cifar_resnet2", "cifar_resnet20-b", "cifar_resnet20-w0"]
+)
+def test_depths_that_do_not_exist_are_unknown(name):
+    assert cifar_resnet.design(name) is None
+    with pytest.raises(InputError, match="is unknown"):
+        networks.build(name, num_classes=10, **RGB)
+
+
+@pytest.mark.parametrize("name", ["cifar_resnet20", "cifar_resnet56-a", "cifar_resnet34-a-end-w8"])
+def test_a_design_has_the_name_it_was_made_by(name):
+    assert cifar_resnet.design(name).name == name
+
+
+def slow_padded(state: dict, x: torch.Tensor, *, blocks: int, at_end: bool) -> torch.Tensor:
+    def norm(name, x):
+        parts = ("running_mean", "running_var", "weight", "bias")
+        return F.batch_norm(x, *(state[f"{name}.{part}"] for part in parts))
+
+    x = norm("bn1", F.conv2d(x, state["conv1.weight"], padding=1)).relu()
+    for layer in (1, 2, 3):
+        for block in range(blocks):
+            name, stride = f"layer{layer}.{block}", 2 if layer > 1 and block == 0 else 1
+            y = F.conv2d(x, state[f"{name}.conv1.weight"], stride=stride, padding=1)
+            y = F.conv2d(norm(f"{name}.bn1", y).relu(), state[f"{name}.conv2.weight"], padding=1)
+            if stride == 2:
+                small, zeros = x[:, :, ::2, ::2], torch.zeros_like(x[:, :, ::2, ::2])
+                half = zeros[:, : zeros.shape[1] // 2]
+                x = torch.cat((small, zeros) if at_end else (half, small, half), dim=1)
+            x = (x + norm(f"{name}.bn2", y)).relu()
+    return F.linear(x.mean(dim=(2, 3)), state["fc.weight"], state["fc.bias"])
+
+
+@pytest.mark.parametrize("name", ["cifar_resnet20-a", "cifar_resnet20-a-end"])
+def test_shortcuts_without_parameters_are_their_definition(name):
+    network = networks.build(name, num_classes=10, **RGB).network.eval()
+    state = published.state_dict(
+        (key, tuple(tensor.shape)) for key, tensor in network.state_dict().items()
+    )
+    network.load_state_dict(state)
+    x = torch.randn(2, 3, 16, 16)
+    expected = slow_padded(state, x, blocks=3, at_end=name.endswith("end"))
+    torch.testing.assert_close(network(x), expected, atol=1e-4, rtol=1e-4)
+
+
+def padded_state(depth: int) -> dict[str, torch.Tensor]:
+    """The state dict of a network with shortcuts that have no parameters."""
+    shapes = (
+        (name, shape) for name, shape in published.cifar_resnet(depth) if "downsample" not in name
+    )
+    return published.state_dict(shapes)
+
+
+def renamed(state: dict, **names: str) -> dict:
+    found = {}
+    for name, tensor in state.items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        found[name] = tensor
+    return found
+
+
+WRAPPERS = {
+    "akamaster": lambda state: {
+        "best_prec1": 93.0,
+        "state_dict": {f"module.{k}": v for k, v in renamed(state, fc="linear").items()},
+    },
+    "plain": lambda state: state,
+    "lightning": lambda state: {
+        "state_dict": {f"model.net.{k}": v for k, v in state.items()},
+        "pytorch-lightning_version": "2.0",
+    },
+    "compiled": lambda state: {"model": {f"_orig_mod.module.{k}": v for k, v in state.items()}},
+    "an arch of its own": lambda state: {"arch": "resnet_cifar", "epoch": 3, "state_dict": state},
+    "under a name nobody knows": lambda state: {"epoch": 3, "my_weights": state},
+    "other names": lambda state: renamed(
+        state, layer1="stage_1", layer2="stage_2", layer3="stage_3", conv1="conv_a", bn2="bn_b"
+    ),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("depth, padded", [(20, True), (32, False), (44, True)])
+def test_any_depth_in_any_wrapper_is_found(depth, padded, wrapper):
+    state = padded_state(depth) if padded else published.state_dict(published.cifar_resnet(depth))
+    torch.save(WRAPPERS[wrapper](state), "a.pth")
+    found = networks.import_checkpoint("a.pth", dataset="cifar10")
+    assert found.arch == f"cifar_resnet{depth}" + ("-a" if padded else "")
+    mine = found.module.network.state_dict()
+    weights = [name for name in state if not name.endswith("num_batches_tracked")]
+    assert all(torch.equal(mine[name], state[name]) for name in weights)
+
+
+def test_shortcuts_by_another_name_and_in_safetensors():
+    """safetensors has no order of its own: here the names must tell."""
+    import safetensors.torch
+
+    state = published.state_dict(published.cifar_resnet(20))
+    changed = renamed(state, downsample="shortcut", fc="linear")
+    safetensors.torch.save_file(changed, "a.safetensors")
+    found = networks.import_checkpoint("a.safetensors", dataset="cifar10")
+    assert found.arch == "cifar_resnet20"
+    assert torch.equal(found.module.network.fc.weight, state["fc.weight"])
+
+
+def test_what_the_file_says_and_the_user_asks_is_compared_with_what_it_holds():
+    state = published.state_dict(published.cifar_resnet(20))
+    torch.save({"arch": "cifar_resnet110", "state_dict": state}, "a.pth")
+    found = networks.import_checkpoint("a.pth", dataset="cifar10")
+    assert found.arch == "cifar_resnet20"
+    assert "the file calls it cifar_resnet110" in " ".join(found.notes)
+    with pytest.raises(InputError, match="holds cifar_resnet20, not arch='cifar_resnet56'"):
+        networks.import_checkpoint("a.pth", dataset="cifar10", arch="cifar_resnet56")
+
+
+def test_a_normalisation_in_the_file_is_taken():
+    state = published.state_dict(published.cifar_resnet(20), prefix="model.")
+    extra = {
+        "normalizer.mean": torch.tensor([0.1, 0.2, 0.3]).view(1, 3, 1, 1),
+        "normalizer.std": torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1),
+    }
+    torch.save(extra | state, "a.pth")
+    found = networks.import_checkpoint("a.pth", dataset="cifar10")
+    assert found.normalization == "recorded"
+    assert found.mean == pytest.approx((0.1, 0.2, 0.3))
+
+
+@pytest.mark.parametrize(
+    "mean, std, expected",
+    [
+        ([0.5], None, ((0.5,) * 3, (1.0,) * 3)),
+        ([0.1, 0.2, 0.3], [0.4], ((0.1, 0.2, 0.3), (0.4,) * 3)),
+    ],
+)
+def test_mean_and_std_are_taken_as_given(mean, std, expected):
+    torch.save(padded_state(20), "a.pth")
+    found = networks.import_checkpoint("a.pth", dataset="cifar10", mean=mean, std=std)
+    assert (found.normalization, found.mean, found.std) == ("given", *expected)
+    assert found.checked
+
+
+@pytest.mark.parametrize(
+    "mean, std", [([0.1, 0.2], None), (None, [0.0]), ([float("nan")], None), (None, [-1.0])]
+)
+def test_impossible_mean_and_std_are_refused(mean, std):
+    torch.save(padded_state(20), "a.pth")
+    with pytest.raises(InputError, match="expected one finite number or 3"):
+        networks.import_checkpoint("a.pth", dataset="cifar10", mean=mean, std=std)
+
+
+# --- the verdict ---
+
+
+def trial(kind: str, right: int, *, first: int = 0, of: int = 500) -> Trial:
+    """A candidate that is right on `right` images from the image `first` on."""
+    correct = torch.zeros(of, dtype=torch.bool)
+    correct[first : first + right] = True
+    return Trial("net", kind, (0.0,), (1.0,), correct.numpy())
+
+
+USUAL = Proposal("full", "the usual one", firm=False)
+
+
+def test_clearly_is_said_only_if_the_runner_up_is_clearly_worse():
+    verdict = evidence.weigh([trial("full", 425), trial("half", 452)], USUAL, asked=False)
+    assert verdict.kind == "half" and "clearly the most accurate" in verdict.reason
+    verdict = evidence.weigh([trial("full", 450), trial("half", 452)], USUAL, asked=False)
+    assert verdict.kind == "half" and "a toss-up, the more accurate was taken" in verdict.reason
+    verdict = evidence.weigh([trial("half", 450), trial("full", 450)], USUAL, asked=False)
+    assert verdict.kind == "full" and "a toss-up, the usual one was taken" in verdict.reason
+
+
+def test_a_rule_by_origin_yields_to_clear_evidence_alone():
+    firm = Proposal("full", "by its path", firm=True)
+    close = evidence.weigh([trial("full", 450), trial("half", 453)], firm, asked=False)
+    assert close.kind == "full" and "no other is clearly more accurate" in close.reason
+    clear = evidence.weigh([trial("full", 400), trial("half", 450)], firm, asked=False)
+    assert clear.kind == "half" and "against the rule, full: by its path" in clear.reason
+    asked = evidence.weigh([trial("full", 400), trial("half", 450)], firm, asked=True)
+    assert asked.kind == "full" and "though half is clearly more accurate" in asked.reason
+
+
+def test_p_value_is_mcnemars_exact_test():
+    """Of 10 images on which they differ, one candidate is right on 9: p = 2 (1 + 10) / 2^10."""
+    a, b = trial("a", 109), trial("b", 100)  # both are right on the first 100
+    b.correct[200] = True
+    assert evidence.p_value(a.correct, b.correct) == pytest.approx(22 / 1024)
+    assert evidence.p_value(a.correct, a.correct) == 1.0
+
+
+# --- a function of one's own ---
+
+OWN = """
+import torch
+def build(num_classes, channels):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(channels * 64, num_classes))
+def fails(num_classes, channels):
+    raise RuntimeError("no such thing\\nat all")
+def nothing(num_classes, channels):
+    return 7
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "my_networks.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "my_networks.py"
+    sys.modules.pop("my_networks", None)
+
+
+def test_an_own_architecture_is_built_saved_and_loaded(own, capsys):
+    network = networks.build("my_networks:build", num_classes=4, mean=(0.5,), std=(0.2,)).eval()
+    networks.save_model("a.safetensors", network, **network.recipe)
+    x = torch.rand(2, 1, 8, 8)
+    assert torch.equal(networks.load_model("a.safetensors")(x), network(x))
+    networks.check_arch("my_networks:build", num_classes=4, shape=(1, 8, 8))
+    assert "has changed" not in capsys.readouterr().err
+    own.write_text(OWN + "\n# a comment\n")
+    networks.load_model("a.safetensors")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the source of my_networks:build has changed since its weights were saved" in said
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("my_networks:fails", "failed .RuntimeError: no such thing.: expected a function"),
+        ("my_networks:nothing", "returned a int: expected a torch module"),
+        ("my_networks:absent", "has no function 'absent'"),
+        ("nowhere:build", "cannot be imported"),
+    ],
+)
+def test_own_architectures_that_do_not_work_are_one_line(own, name, message):
+    with pytest.raises(InputError, match=message) as caught:
+        networks.build(name, num_classes=4, mean=(0.5,), std=(0.2,))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_example_is_an_architecture(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    networks.check_arch("examples.own_architecture:build", num_classes=10, shape=(3, 32, 32))
+
+
+# --- other libraries ---
+
+
+def test_torchvision_by_its_full_name():
+    networks.check_arch("torchvision/resnet18", num_classes=5, shape=(3, 32, 32))
+    with torch.device("meta"):
+        short, full = (
+            networks.build(name, num_classes=5, **RGB)
+            for name in ("resnet18", "torchvision/resnet18")
+        )
+    assert short.state_dict().keys() == full.state_dict().keys()
+
+
+def test_pretrained_weights_come_with_their_normalisation(monkeypatch):
+    from aces.vision import torchvision
+
+    weights = torchvision.models.ResNet18_Weights.DEFAULT
+    asked = {}
+
+    def get_model(name, weights, **options):
+        asked.update(name=name, weights=weights)
+        return torchvision.models.resnet18(weights=None)
+
+    monkeypatch.setattr(torchvision.models, "get_model", get_model)
+    network = networks.pretrained("torchvision/resnet18", num_classes=1000)
+    assert asked == {"name": "resnet18", "weights": weights}
+    assert network.recipe["mean"] == (0.485, 0.456, 0.406)
+    with pytest.raises(InputError, match="has 1000 outputs, and the dataset 10 classes"):
+        networks.pretrained("resnet18", num_classes=10)
+
+
+def test_weights_that_cannot_be_fetched_are_named_with_their_address(monkeypatch):
+    from aces.vision import torchvision
+
+    def get_model(*args, **options):
+        raise OSError("no route\nto host")
+
+    monkeypatch.setattr(torchvision.models, "get_model", get_model)
+    with pytest.raises(InputError, match="no route.*: get https://.*resnet18.*pth") as caught:
+        networks.pretrained("torchvision/resnet18", num_classes=1000)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="arch='tiny' has no pretrained weights"):
+        networks.pretrained("tiny", num_classes=10)
+
+
+def test_transformers_is_optional(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match="pip install transformers"):
+        networks.build("hf/some/vit", num_classes=10, **RGB)
+
+
+def fake_transformers() -> types.SimpleNamespace:
+    """As much of transformers as is used, with a model that returns the mean of each channel."""
+
+    class Model(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config, self.scale = config, nn.Parameter(torch.ones(config.num_labels))
+
+        def forward(self, pixel_values):
+            mean = pixel_values.mean(dim=(2, 3)).sum(dim=1, keepdim=True)
+            return types.SimpleNamespace(logits=mean * self.scale)
+
+    config = types.SimpleNamespace(num_labels=4, num_channels=3)
+    config.to_json_string = lambda use_diff: json.dumps({"model_type": "fake", "num_labels": 4})
+    return types.SimpleNamespace(
+        AutoConfig=types.SimpleNamespace(
+            from_pretrained=lambda name: config, for_model=lambda kind, **values: config
+        ),
+        AutoModelForImageClassification=types.SimpleNamespace(
+            from_pretrained=lambda name, **options: Model(config), from_config=Model
+        ),
+    )
+
+
+def test_a_hugging_face_classifier_brings_its_preprocessing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", fake_transformers())
+    monkeypatch.setattr(
+        "aces.networks.huggingface._preprocessing",
+        lambda name: {
+            "do_resize": True,
+            "size": {"shortest_edge": 16},
+            "resample": 2,
+            "do_center_crop": True,
+            "crop_size": {"height": 8, "width": 8},
+            "rescale_factor": 1 / 255,
+            "image_mean": [0.5, 0.5, 0.5],
+            "image_std": [0.25, 0.25, 0.25],
+        },
+    )
+    network = networks.pretrained("hf/some/net", num_classes=4)
+    x = torch.full((2, 3, 32, 48), 0.75)
+    # (0.75 - 0.5) / 0.25 = 1 in each of three channels
+    torch.testing.assert_close(network(x), torch.full((2, 4), 3.0))
+    networks.save_model("a.safetensors", network, **network.recipe)
+    again = networks.load_model("a.safetensors")
+    assert torch.equal(again(x), network(x))
+    with pytest.raises(InputError, match="has 4 outputs, and the dataset 10 classes"):
+        networks.pretrained("hf/some/net", num_classes=10)
+
+
+def test_a_real_vision_transformer(tmp_path):
+    """Where transformers is installed: a tiny ViT from a folder, as its library runs it."""
+    import aces.vision  # noqa: F401
+
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=16,
+        patch_size=8,
+        num_labels=4,
+    )
+    model = transformers.ViTForImageClassification(config).eval()
+    model.save_pretrained(tmp_path / "vit")
+    about = {"do_resize": True, "size": {"height": 16, "width": 16}, "resample": 2}
+    about |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(about))
+    network = networks.pretrained(f"hf/{tmp_path / 'vit'}", num_classes=4)
+    x = torch.rand(2, 3, 16, 16)
+    expected = model(pixel_values=(x - 0.5) / 0.5).logits
+    torch.testing.assert_close(network(x), expected)
+
+
+# --- a core at its own size ---
+
+
+def test_a_core_sees_images_at_its_own_size():
+    network = networks.build("tiny", num_classes=4, **RGB).eval()
+    core = networks.at_size(network, 16)
+    large = torch.rand(2, 3, 16, 16)
+    assert torch.equal(core(large), network(large))
+    small = torch.rand(2, 3, 8, 12)
+    enlarged = F.interpolate(small, size=(16, 16), mode="bilinear", antialias=True)
+    torch.testing.assert_close(core(small), network(enlarged))
+    networks.save_model("a.safetensors", core, **core.recipe)
+    assert torch.equal(networks.load_model("a.safetensors")(small), core(small))
+    with pytest.raises(InputError, match="size=0: expected a side"):
+        networks.at_size(network, 0)
+
+
+def test_known_names():
+    assert all(
+        registry.is_known(name)
+        for name in ("tiny", "cifar_resnet44-a", "resnet50", "torchvision/resnet50", "a.b:c")
+    )
+    assert not registry.is_known("resnet20_cifar") and not registry.is_known("cifar_resnet21")
