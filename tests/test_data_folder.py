@@ -314,3 +314,23 @@ def test_divide_takes_a_share_of_every_class():
         9,
         1,
     ]
+
+
+# --- the stage ---
+
+
+def test_the_stage_writes_what_later_stages_need(photos, tmp_path, monkeypatch):
+    """Three lines of parameters; the rest are defaults."""
+    from stages.subsample import subsample
+
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("dataset: {name: folder, path: photos, size: 24, stride: 2}\n")
+    loaded = params.load("params.yaml")
+    summary = subsample(loaded, run=None)
+    assert summary["images"] == summary["calibration_images"] == 10
+    assert (summary["training_images"], summary["classes"]) == (30, 5)
+    evaluation = data.read_eval("data/folder/eval.npz")
+    calibration = data.read_eval("data/folder/calibration.npz")
+    training = data.read_train("data/folder/train.npz")
+    assert evaluation.info == calibration.info == training.info == data.info("folder")
+    assert not set(evaluation.index) & set(calibration.index)
