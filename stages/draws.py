@@ -35,7 +35,7 @@ def core_answers(images: EvalSet) -> np.ndarray:
     """(N,) the core network's classes of the images, without noise."""
     device = runtime.devices(runtime.from_environment().device)[0]
     core = networks.load_model(paths.network("core")).to(device)
-    return sampling.classes_of(core, images.image, num_classes=images.num_classes)
+    return sampling.classes_of(core, images.for_core, num_classes=images.num_classes)
 
 
 def draw_plan(

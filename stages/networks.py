@@ -1,5 +1,6 @@
 """What the training stages share: a network is trained, or taken from a published checkpoint."""
 
+import dataclasses
 import os
 import sys
 import zlib
@@ -96,6 +97,8 @@ def take(
 ) -> tuple[nn.Module, dict]:
     """A published network in place of a trained one, and its summary. What was found is said."""
     evaluation = read_eval(paths.evaluation_images(params.dataset.name))
+    if role == "core":  # which may see the images at a size of its own
+        evaluation = dataclasses.replace(evaluation, image=evaluation.for_core, core_image=None)
     found = import_checkpoint(
         checkpoint,
         dataset=evaluation.info,

@@ -8,7 +8,9 @@ from stages.runner import run_stage
 
 def subsample(params: Params, run: StageRun) -> dict:
     name = params.dataset.name
-    prepared = data.prepare(params.dataset, calibration=params.calibrate.images)
+    prepared = data.prepare(
+        params.dataset, calibration=params.calibrate.images, core_size=params.core.size
+    )
     data.write_eval(paths.evaluation_images(name), prepared.evaluation)
     data.write_eval(paths.calibration_images(name), prepared.calibration)
     data.write_train(paths.training_images(name), prepared.training)

@@ -1,5 +1,6 @@
 """A folder of image files, and npz files: what is found, and every mistake in one line."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 from aces import data, params
 from aces.data import preparation, splits
 from aces.data.images import read_image
+from aces.data.reading import at_size
 from aces.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("datasets")
@@ -90,6 +92,34 @@ def test_large_sets_stay_files_and_give_the_same_images(photos, tmp_path, monkey
     assert again.image == files.image and again.info == files.info
     read = read_image(again.image[11], shape=again.shape, resize=again.resize)
     np.testing.assert_array_equal(read, array.image[11])
+
+
+def test_a_core_network_may_see_the_files_at_its_own_size(photos, tmp_path):
+    dataset = params.Dataset(name="folder", path=str(photos), size=32, stride=3)
+    prepared = data.prepare(dataset, 2, core_size=48)
+    evaluation = prepared.evaluation
+    assert evaluation.shape == (3, 32, 32) and evaluation.for_core.shape == (7, 48, 48, 3)
+    file = sorted((photos / "test" / "circle").iterdir())[3]
+    np.testing.assert_array_equal(evaluation.core_image[1], read_image(file, shape=(3, 48, 48)))
+    data.write_eval(tmp_path / "eval.npz", evaluation)
+    again = data.read_eval(tmp_path / "eval.npz")
+    np.testing.assert_array_equal(again.core_image, evaluation.core_image)
+    assert data.read_info(tmp_path / "eval.npz") == evaluation.info
+    data.write_eval(
+        tmp_path / "eval.npz", dataclasses.replace(evaluation, core_image=evaluation.for_core[1:])
+    )
+    with pytest.raises(InputError, match="6 images for the core network"):
+        data.read_eval(tmp_path / "eval.npz")
+    same = data.prepare(dataset, core_size=32).evaluation
+    assert same.core_image is None and same.for_core is same.image
+
+
+def test_training_images_at_the_size_of_one_network(photos, monkeypatch):
+    array = at_size(prepare(photos).training, 40)
+    assert array.image.shape == (30, 40, 40, 3) and array.mean == prepare(photos).training.mean
+    monkeypatch.setattr(preparation, "ARRAY_BYTES", 1000)
+    files = prepare(photos).training
+    assert at_size(files, 40).shape == (3, 40, 40) and at_size(files, 40).image == files.image
 
 
 def test_a_folder_in_the_project_may_move_with_it(photos, tmp_path, monkeypatch):

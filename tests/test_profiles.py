@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from aces import cli, params
 from aces.commands.profile import contents
@@ -46,6 +47,20 @@ def test_profile_is_valid_and_survives_set_param(path):
     text = path.read_text()
     assert text.startswith("# ")
     assert not re.search(r"\[[^\]]", text), "dvc's --set-param rewrites [a, b] as block lists"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_profile_names_every_parameter_that_dvc_asks_for(path):
+    """DVC stops where one is missing from params.yaml, though it has a default here."""
+    written = yaml.safe_load(path.read_text())
+    stages = yaml.safe_load((FOLDER.parent / "dvc.yaml").read_text())["stages"].values()
+    asked = {name for stage in stages for name in stage["params"] if isinstance(name, str)}
+    asked |= set(re.findall(r"\$\{([\w.]+)\}", (FOLDER.parent / "dvc.yaml").read_text()))
+    for name in asked:
+        node = written
+        for part in name.split("."):
+            assert part in node, name
+            node = node[part]
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -42,12 +42,15 @@ __all__ = [
 ]
 
 
-def prepare(dataset: params.Dataset, calibration: int = 0) -> Prepared:
+def prepare(
+    dataset: params.Dataset, calibration: int = 0, core_size: int | None = None
+) -> Prepared:
     """Get the dataset, from the network if need be.
 
     Every stride-th test image is for evaluation; of the others up to `calibration` images are for
-    choosing theta.
+    choosing theta. A core network at a size of its own, `core_size`, gets the same test images
+    read at that size.
     """
     from aces.data.preparation import assemble
 
-    return assemble(load(dataset), dataset, calibration)
+    return assemble(load(dataset), dataset, calibration, core_size)

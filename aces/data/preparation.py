@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +13,19 @@ from aces.data import places
 from aces.data.checks import check_splits, warn_of_duplicates
 from aces.data.layout import Layout, find_layout, measure
 from aces.data.reading import Rows, read_rows
-from aces.data.sets import EvalSet, Prepared, TrainSet
+from aces.data.sets import EvalSet, Prepared, Shape, TrainSet
 from aces.data.splits import ARRAY_BYTES, Images, Splits
 
 MEASURED = 5000  # files, at most, that mean and standard deviation are measured on
 
 
-def assemble(splits: Splits, dataset: params.Dataset, calibration: int) -> Prepared:
+def assemble(
+    splits: Splits, dataset: params.Dataset, calibration: int, core_size: int | None = None
+) -> Prepared:
     """Choose the images and read them.
 
     Every stride-th test image is evaluated. Of the others, `calibration` images calibrate theta.
+    With `core_size` the test images are read a second time, at that size.
     """
     check_splits(splits, dataset)
     layout, splits = find_layout(splits, dataset)
@@ -30,9 +34,10 @@ def assemble(splits: Splits, dataset: params.Dataset, calibration: int) -> Prepa
         warn_of_duplicates(splits)
     training = _training(splits, layout, dataset)
     evaluated, calibrated = choose(len(splits.test), dataset.stride, calibration)
+    test = _Test(splits, dataset, layout, core_size, training)
     return Prepared(
-        evaluation=_tested(splits, evaluated, layout, dataset, training, "images to evaluate"),
-        calibration=_tested(splits, calibrated, layout, dataset, training, "images to calibrate"),
+        evaluation=test.read(evaluated, "images to evaluate"),
+        calibration=test.read(calibrated, "images to calibrate"),
         training=training,
     )
 
@@ -47,32 +52,38 @@ def choose(count: int, stride: int, calibration: int) -> tuple[np.ndarray, np.nd
     return evaluated, others[np.arange(size) * len(others) // max(size, 1)]
 
 
-def _tested(
-    splits: Splits,
-    rows: np.ndarray,
-    layout: Layout,
-    dataset: params.Dataset,
-    training: TrainSet,
-    title: str,
-) -> EvalSet:
-    found = read_rows(
-        splits.test,
-        rows,
-        shape=layout.shape,
-        resize=layout.resize,
-        skip=dataset.skip_unreadable,
-        title=title,
-    )
-    return EvalSet(
-        image=found.image,
-        label=np.asarray(splits.test.label)[found.row].astype(np.int64),
-        index=found.row,
-        classes=splits.classes,
-        mean=training.mean,
-        std=training.std,
-        resize=layout.resize,
-        name=dataset.name,
-    )
+@dataclass(frozen=True)
+class _Test:
+    """The test images, of which some are read."""
+
+    splits: Splits
+    dataset: params.Dataset
+    layout: Layout
+    core_size: int | None
+    training: TrainSet
+
+    def read(self, rows: np.ndarray, title: str) -> EvalSet:
+        shape = self.layout.shape
+        found = self._read(rows, shape, self.layout.resize, title)
+        core = None
+        if self.core_size is not None and shape[1:] != (self.core_size, self.core_size):
+            core_shape = (shape[0], self.core_size, self.core_size)
+            core = self._read(found.row, core_shape, None, f"{title}, for the core network")
+        return EvalSet(
+            image=found.image,
+            label=np.asarray(self.splits.test.label)[found.row].astype(np.int64),
+            index=found.row,
+            classes=self.splits.classes,
+            mean=self.training.mean,
+            std=self.training.std,
+            resize=self.layout.resize,
+            name=self.dataset.name,
+            core_image=None if core is None else core.image,
+        )
+
+    def _read(self, rows: np.ndarray, shape: Shape, resize: int | None, title: str) -> Rows:
+        skip = self.dataset.skip_unreadable
+        return read_rows(self.splits.test, rows, shape=shape, resize=resize, skip=skip, title=title)
 
 
 def _training(splits: Splits, layout: Layout, dataset: params.Dataset) -> TrainSet:

@@ -1,5 +1,6 @@
 """Many images at once: threads decode the files, and those that cannot be read are collected."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from PIL import Image
 from aces import runtime
 from aces.console import progress, warn
 from aces.data.images import fit, read_image
-from aces.data.sets import Shape
+from aces.data.sets import Shape, TrainSet
 from aces.data.splits import Part
 from aces.errors import InputError
 
@@ -68,6 +69,17 @@ def fit_array(image: np.ndarray, *, shape: Shape, resize: int | None) -> np.ndar
     for position, pixels in enumerate(image):
         result[position] = fitted(pixels)
     return result
+
+
+def at_size(training: TrainSet, size: int) -> TrainSet:
+    """The training images for a network with a size of its own: files are read at that size, an
+    array is resized.
+    """
+    shape = (training.shape[0], size, size)
+    if isinstance(training.image, np.ndarray):
+        image = fit_array(training.image, shape=shape, resize=None)
+        return dataclasses.replace(training, image=image)
+    return dataclasses.replace(training, file_shape=shape)
 
 
 def attempt(read: Callable[[Path], Result]) -> Callable[[Path], Result | InputError]:

@@ -14,6 +14,7 @@ from aces.data import places
 from aces.errors import InputError, one_line
 from aces.files import read_npz, write_npz
 
+LARGE = ("image", "core_image", "path")  # arrays that `read_info` does not read
 FILE_SHAPE = (3, 224, 224)  # of images that are read from files, where nothing else is said
 
 Shape = tuple[int, int, int]  # (C, H, W)
@@ -47,10 +48,16 @@ class EvalSet:
     std: tuple[float, ...] = ()
     resize: int | None = None  # an image file's shorter side before the crop; None: as the crop
     name: str = ""  # of the dataset
+    core_image: np.ndarray | None = None  # (N, S, S, C) uint8: for a core network with its own size
 
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @property
+    def for_core(self) -> np.ndarray:
+        """The images as the core network sees them."""
+        return self.image if self.core_image is None else self.core_image
 
     @property
     def shape(self) -> Shape:
@@ -112,7 +119,9 @@ def to_tensor(image: np.ndarray):
 
 def write_eval(path: str | Path, data: EvalSet) -> None:
     """Write `data` as npz. The same images give the same bytes."""
-    write_arrays(path, image=data.image, label=data.label, index=data.index, **_described(data))
+    own = {} if data.core_image is None else {"core_image": data.core_image}
+    described = _described(data)
+    write_arrays(path, image=data.image, label=data.label, index=data.index, **own, **described)
 
 
 def read_eval(path: str | Path) -> EvalSet:
@@ -122,9 +131,13 @@ def read_eval(path: str | Path) -> EvalSet:
         image=arrays["image"],
         label=arrays["label"],
         index=arrays["index"],
+        core_image=arrays.get("core_image"),
         **_description(arrays),
     )
-    _check_images(path, data.image)
+    for image in (data.image, data.for_core):
+        _check_images(path, image)
+    if len(data.for_core) != len(data.image):
+        raise _contradiction(path, f"{len(data.for_core)} images for the core network")
     _check_labels(path, data)
     index = data.index
     ascending = index.ndim == 1 and index.dtype.kind == "i" and bool((np.diff(index) > 0).all())
@@ -137,7 +150,7 @@ def read_info(path: str | Path) -> Info:
     """What the images of `write_eval` or `write_train` are, without reading them."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name not in ("image", "path")}
+            arrays = {name: file[name] for name in file.files if name not in LARGE}
             shape = _stored_shape(file) if "image" in file.files else arrays["file_shape"].tolist()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: run `dvc repro subsample` first") from None
