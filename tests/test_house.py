@@ -52,6 +52,12 @@ def test_every_room_is_in_the_picture():
     assert {room(module) for module in all_imports()} <= drawn
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_other_pages_show_the_same_picture(page):
+    drawn = [line.removeprefix("    ").split() for line in (ROOT / page).read_text().splitlines()]
+    assert [line for line in drawn if line in rows()] == rows()
+
+
 def test_imports_point_down():
     assert wrong_imports(all_imports(), rows()) == []
 
