@@ -18,7 +18,7 @@ SECONDS = 4.0  # for each target
 def test_damaged_input_is_read_rightly_or_refused_in_one_line(name):
     report = run_target(TARGETS[name](), seed=SEED, cases=range(CASES), seconds=SECONDS)
     assert not report.failures, "\n".join(report.failures)
-    assert report.verdicts["refused"] > 0
+    assert report.verdicts.total() > 0
 
 
 def test_the_judge_notices_what_is_wrong(tmp_path):

@@ -127,7 +127,9 @@ def _is_whole(value: object, *, least: int, most: int) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    if type(value) is int:
+        return abs(value) < 2**53  # larger ones are no floats; the test would raise OverflowError
+    return type(value) is float and math.isfinite(value)
 
 
 def _is_theta(value: object) -> bool:
