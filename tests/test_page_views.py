@@ -23,6 +23,7 @@ def run(reported_run):
 
 
 def address(page) -> str:
+    page.wait_for_timeout(200)  # while the slider moves the address waits
     return page.evaluate("decodeURIComponent(location.hash)")
 
 

@@ -1,6 +1,15 @@
 // The state of the page in its address, so that a view can be sent; and the download of what is shown.
 
+// While the slider moves the address waits: browsers allow only some changes of it a second.
+let waiting = null;
+
+function writeAddressSoon() {
+  clearTimeout(waiting);
+  waiting = setTimeout(writeAddress, 150);
+}
+
 function writeAddress() {
+  clearTimeout(waiting);
   const entries = {};
   if (state.step !== data.start) entries.theta = theta();
   if (state.image !== null && state.image !== data.first) entries.image = images.index[state.image];

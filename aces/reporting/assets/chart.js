@@ -87,9 +87,15 @@ class Chart {
     }).observe(host);
   }
 
-  render() {
+  // Several charts at once: their widths are measured before the first is drawn, or each would lay out the page anew.
+  static renderAll(charts) {
+    const widths = charts.map(chart => chart.host.clientWidth);
+    charts.forEach((chart, k) => chart.render(widths[k]));
+  }
+
+  render(measured = this.host.clientWidth) {
     const {x, y, height = 250} = this.spec;
-    this.width = this.host.clientWidth;
+    this.width = measured;
     if (!this.width) return;
     this.margin = {left: 40, right: 12, top: 20, bottom: 40, ...this.spec.margin};
     const {left, right, top, bottom} = this.margin,

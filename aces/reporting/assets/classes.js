@@ -73,7 +73,6 @@ function drawMatrix() {
           total ? whole(total) : "·",
         );
         if (total) cell.style.setProperty("--share", (0.2 + (0.8 * total) / row.images).toFixed(2));
-        cell.setAttribute("aria-label", words(id, given, counts).join(", "));
         return cell;
       }),
     );
@@ -126,7 +125,9 @@ function buildClasses() {
         const {left, top} = cell.getBoundingClientRect();
         return [left, top];
       };
-    tip.show(words(id, given, tally.get(id).given.get(given) ?? [0, 0, 0, 0]), where, spoken);
+    const said = words(id, given, tally.get(id).given.get(given) ?? [0, 0, 0, 0]);
+    cell.setAttribute("aria-label", said.join(", "));
+    tip.show(said, where, spoken);
   };
   table.addEventListener("pointerover", event => {
     const cell = event.target.closest("[data-given]");

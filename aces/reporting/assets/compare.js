@@ -155,5 +155,5 @@ byId("own").addEventListener("click", () => {
   update();
 });
 update();
-charts.forEach(chart => chart.render());
+Chart.renderAll(charts);
 document.documentElement.dataset.ready = "yes";

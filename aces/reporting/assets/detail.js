@@ -13,7 +13,7 @@ function choose(i, open) {
   );
   drawDetail();
   if (open) openDetail();
-  detailCharts.forEach(chart => chart.render());
+  Chart.renderAll(detailCharts);
   if (open) writeAddress();
 }
 

@@ -63,7 +63,7 @@ function setStep(step) {
   state.step = step;
   byId("theta").value = step;
   update();
-  writeAddress();
+  writeAddressSoon();
 }
 
 function update() {
@@ -130,5 +130,5 @@ buildWall();
 buildLists();
 buildClasses();
 arrive();
-charts.forEach(chart => chart.render());
+Chart.renderAll(charts);
 document.documentElement.dataset.ready = "yes";

@@ -4,7 +4,9 @@ const TYPES = {u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array,
 
 // The page's data: base64 of gzip of a JSON header and the arrays it refers to (aces/reporting/packing.py).
 async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.trim()), character => character.charCodeAt(0));
+  const characters = atob(text),
+    bytes = new Uint8Array(characters.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = characters.charCodeAt(k);
   const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(plain).arrayBuffer(),
     length = new DataView(buffer).getUint32(0, true),
@@ -59,7 +61,8 @@ const charts = [],
   detailCharts = [];
 const className = id => (id === ABSTAIN ? "no answer" : (data.classes[id] ?? `class ${id}`));
 const theta = (step = state.step) => thetas[step].toFixed(data.theta_digits);
-const whole = count => count.toLocaleString("en");
+const grouped = new Intl.NumberFormat("en"), // made once: to make one takes longer than to use it
+  whole = count => grouped.format(count);
 const percentAxis = (low, high, label) => ({low, high, label, format: v => +(100 * v).toFixed(1)});
 const add = (list, id, spec) => {
   const chart = new Chart(typeof id === "string" ? byId(id) : id, spec);
