@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aces import networks, params, sampling
-from aces.rule import composition, metrics
+from aces import networks, params, rule, sampling
+from aces.rule import metrics
 from aces.rule.smoothing import ABSTAIN
 from default_networks import FOLDER, default_images, default_model
 from sampled import sample
@@ -73,8 +73,8 @@ def test_adaptive_sampling_takes_half_the_draws_and_keeps_the_numbers():
 def curve_of(counts, core, label) -> dict:
     """The numbers at the theta of interest."""
     alpha, thetas = SETTINGS.combine.alpha, SETTINGS.sample.adaptive.thetas
-    outcomes = composition.certify(counts, core, sigma=SETTINGS.sigma, alpha=alpha, thetas=thetas)
-    natural = composition.predict(counts, core, alpha=alpha, thetas=thetas)
+    outcomes = rule.certify(counts, core, alpha=alpha, thetas=thetas)
+    natural = rule.predict(counts, core, alpha=alpha, thetas=thetas)
     return (
         metrics.curve(outcomes, natural, label, thetas=thetas, radii=SETTINGS.combine.radii)
         .iloc[0]

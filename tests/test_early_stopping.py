@@ -9,8 +9,7 @@ from scipy.stats import binom
 import odd_networks
 from aces import rule
 from aces.params import Adaptive
-from aces.rule import ABSTAIN, Route
-from aces.rule.anytime import Drawn, PaperPredict
+from aces.rule import ABSTAIN
 from aces.rule.counts import BINS, Counts, Round, read_counts, write_counts
 from aces.rule.paper import MULTIPLICITIES
 from aces.rule.stopping import LookBook, Stopping, schedule
@@ -113,63 +112,6 @@ def test_false_claims_of_images_that_stop_are_rarer_than_alpha(world):
     assert early > 0
 
 
-def false_predictions(joint, core, guess, *, alpha) -> tuple[int, int]:
-    """How many of the images `PaperPredict` answers falsely, and how many at all, read after every
-    25 draws.
-    """
-    false = answered = 0
-    for batch in range(IMAGES // BATCH):
-        rng = np.random.default_rng(batch)
-        select, label = guesses(joint, guess, rng)
-        first = np.zeros((BATCH, *joint.shape), int)
-        first[np.arange(BATCH), select, label] = 5
-        cores = np.full(BATCH, core)
-        question = PaperPredict(drawn(first, label), cores, theta=0.0, alpha=alpha, n=N)
-        total, decided = np.zeros_like(first), np.zeros(BATCH, bool)
-        routes = np.full(BATCH, Route.ABSTAIN)
-        for _ in range(25, N + 1, 25):
-            total += cells(joint, 25, rng)
-            done = question.read(drawn(total, label))
-            # An image that is decided draws no more.
-            routes = np.where(decided, routes, question.routes)
-            decided |= done
-        answer = np.select([routes == Route.ABSTAIN, routes == Route.CORE], [ABSTAIN, core], label)
-        answered += (answer != ABSTAIN).sum()
-        false += ((answer != ABSTAIN) & (answer != truth(joint, core)[0])).sum()
-    return false, answered
-
-
-def drawn(total, label) -> Drawn:
-    """Totals of draws by selection and class, (N, 2, K); a score of 0 selects 1, any other 0."""
-    score = total.sum(axis=2)[:, ::-1]
-    joint = total[np.arange(len(total)), :, label][:, ::-1]
-    invalid = np.zeros(len(total), int)
-    return Drawn(total.sum(axis=1), score=score, doubt=score, joint_doubt=joint, invalid=invalid)
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_false_predictions_at_any_time_are_rarer_than_alpha(world):
-    false, _ = false_predictions(*WORLDS[world], alpha=ALPHA)
-    assert binom.sf(false - 1, IMAGES, ALPHA) > 1e-5, f"{false} of {IMAGES}"
-
-
-def test_two_ways_to_fail_are_no_likelier_than_one():
-    """Where CORE or AGREE may answer falsely, each has half of alpha; with all of it, this would be
-    seen.
-    """
-    one, _ = false_predictions(*WORLDS["wrong class guessed"], alpha=ALPHA)
-    either, whole = (
-        false_predictions(*WORLDS["either wrong, never together"], alpha=alpha)[0]
-        for alpha in (ALPHA, 2 * ALPHA)
-    )
-    assert 0 < either <= 1.3 * one < whole
-
-
-def test_easy_images_are_answered():
-    joint = np.array([[0, 0.01, 0.01], [0.01, 0.95, 0.02]])
-    assert false_predictions(joint, 0, (1, 1), alpha=0.001) == (0, IMAGES)
-
-
 def test_looks_are_at_the_ends_of_chunks_and_spend_all_there_is():
     draws, spend = schedule(ADAPTIVE, n=1000, chunk=300)
     assert draws.tolist() == [300, 600, 1000] and spend.tolist() == [0.2, 0.3, 0.5]
@@ -178,7 +120,6 @@ def test_looks_are_at_the_ends_of_chunks_and_spend_all_there_is():
 
 
 # --- The sampler.
-# -----------------------------------------------------------------------------------------------------
 
 NETWORK = odd_networks.convolutional()
 

@@ -29,8 +29,7 @@ def room(module: str) -> str:
 
 
 def wrong_imports(imports: dict[str, frozenset[str]], drawn: list[list[str]]) -> list[str]:
-    """The imports that do not point down; within a room, and among the leaves, any direction goes.
-    """
+    """The imports that do not point down; within a room, and among the leaves, any direction goes."""
     height = {name: -number for number, row in enumerate(drawn) for name in row}
     leaves = set(drawn[-1])
     wrong = []
@@ -95,9 +94,11 @@ def test_a_circle_is_noticed():
 
 
 def test_the_mathematics_needs_numpy_and_scipy_only():
-    allowed = re.compile(r"^\s*(?:from|import) (numpy|scipy|aces|collections|dataclasses|enum|"
-                         # fmt: skip
-                         r"functools|itertools|json|math|decimal|pathlib|typing|types)\b")
+    allowed = re.compile(
+        r"^\s*(?:from|import) (numpy|scipy|aces|collections|dataclasses|enum|"
+        # fmt: skip
+        r"functools|itertools|json|math|decimal|pathlib|typing|types)\b"
+    )
     for file in (ROOT / "aces" / "rule").glob("*.py"):
         for line in file.read_text().splitlines():
             if re.match(r"^\s*(?:from \S+ import|import \S+)", line):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, multinomial, norm
+from scipy.stats import binom, multinomial
 
 import made_counts
 import naive
@@ -21,11 +21,11 @@ from aces import rule
 from aces.errors import InputError
 from aces.rule import ABSTAIN, Route, Selected, confident, smoothing
 from aces.rule.counts import Counts, Looks, Round
+from confident_worlds import LESS, MORE, SIGMA, WORLDS, is_false, wrong
 from made_counts import random_counts
 
 THETAS = [0.0, 0.001, 0.25, 0.499, 0.5, 0.75, 0.999, 1.0]
 BIN = np.array([0])  # the theta of worlds
-SIGMA = 0.5
 
 
 @settings(max_examples=80, deadline=None)
@@ -82,43 +82,8 @@ def test_the_radius_grows_with_theta():
     assert (outcomes.radius[:, :-1] > 0).any()
 
 
-# --- Soundness. Worlds at the worst cases; a hair above or below 1/2 is where false is easiest.
-HAIR = 1e-6
-LESS, MORE = 0.5 - HAIR, 0.5 + HAIR
-# name -> P of each class (the rest is doubt), the core's class, (s_hat, c_hat) forced or None.
-WORLDS = {
-    "just below a radius": ([0.0, 0.8, 0.05], 0, (1, 1)),
-    "guessed class just below a half, no other": ([0.0, LESS, 0.0], 0, (1, 1)),
-    "guessed class just below a half, core agrees": ([LESS, 0.0, 0.0], 0, (1, 0)),
-    "guessed class has the majority, core is guessed": ([0.0, MORE, 0.0], 0, (0, 1)),
-    "another class has the majority": ([0.0, LESS, MORE], 0, (1, 1)),
-    "another class has the majority, core is guessed": ([0.0, 0.1, MORE], 0, (0, 1)),
-    "another class has the majority, core agrees": ([0.3, MORE, 0.1], 0, (1, 0)),
-    "another class has the majority, core agrees and is guessed": ([LESS, MORE, 0.0], 0, (0, 0)),
-    "the core's class has the majority": ([MORE, LESS, 0.0], 0, (1, 1)),
-    "two classes alike": ([0.5, 0.5], 0, (1, 1)),
-    "two classes alike, guesses drawn": ([0.5, 0.5], 1, None),
-    "many classes": ([0.3, MORE] + [0.1 / 998] * 998, 0, None),
-    "many classes alike": ([1 / 50] * 50, 3, None),
-    "mostly invalid": ([0.0, LESS, 0.01], 0, (1, 1)),
-}
+# --- Soundness by simulation.
 ALPHA, N = 0.05, 300
-
-
-def truth(p, core):
-    """The class of confident ACES, and the largest radius that may be claimed for each class."""
-    p = np.asarray(p)
-    answer = int(p.argmax()) if p.max() > 0.5 else core
-    return answer, SIGMA * np.maximum(norm.ppf(np.clip(p, 0, 1)), 0)
-
-
-def is_false(answer, radius, p, core):
-    right, limit = truth(p, core)
-    return (answer != ABSTAIN) & ((answer != right) | (radius > limit[np.maximum(answer, 0)]))
-
-
-def wrong(answer, p, core):
-    return (answer != ABSTAIN) & (answer != truth(p, core)[0])
 
 
 def counted(cells, guess, *, n0, draws=None, spend=(1.0,), certifies=None) -> Counts:

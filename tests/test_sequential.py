@@ -1,5 +1,4 @@
-"""Early stopping keeps its promise: bounds over looks, and the test that may be read at any time.
-"""
+"""Early stopping keeps its promise: bounds over looks, and the test that may be read at any time."""
 
 import numpy as np
 import pytest
