@@ -1,7 +1,9 @@
 """The composed model in MLflow: loaded, predicted with and served, over real HTTP."""
 
+import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,14 +11,18 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import mlflow
 import numpy as np
+import psutil
 import pytest
 import torch
+from PIL import Image
 
 from aces.data import to_tensor
+from aces.model.requests import as_row
 from aces.model.serving import log_model, requirements
 from aces.rule import Route
 from small_models import CLASSES, digits, digits_model
@@ -49,28 +55,16 @@ def images() -> np.ndarray:
     return to_tensor(digits().image).numpy()
 
 
-@pytest.fixture(scope="module")
-def server(registered, tmp_path_factory):
+@contextmanager
+def serving(uri: str, folder: Path, *, patience: int = 60):
     """`mlflow models serve`, as a user starts it, in a folder that is not the project."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    folder = tmp_path_factory.mktemp("server")
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "models",
-        "serve",
-        "-m",
-        "models:/aces-digits/latest",
-        "--env-manager",
-        "local",
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "--env-manager", "local"]
+    command += ["-m", "models:/aces-digits/latest", "--port", str(port), "--timeout", str(patience)]
     environment = os.environ | {
-        "MLFLOW_TRACKING_URI": registered,
+        "MLFLOW_TRACKING_URI": uri,
         "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
@@ -89,34 +83,36 @@ def server(registered, tmp_path_factory):
                 time.sleep(1)
         else:
             pytest.fail((folder / "log").read_text())
-        yield f"{url}/invocations"
+        yield f"{url}/invocations", process
     finally:
-        os.killpg(process.pid, 15)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 
 
-def post(url: str, request) -> tuple[int, dict]:
+@pytest.fixture(scope="module")
+def server(registered, tmp_path_factory):
+    with serving(registered, tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
+
+
+def post(url: str, request, *, kind: str = "application/json") -> tuple[int, dict]:
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=120
-        ) as answer:
+        request = urllib.request.Request(url, body, {"Content-Type": kind})
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
 
 def rows(certificates) -> list[dict]:
-    return [
-        {
-            "prediction": it.prediction,
-            "class": it.name,
-            "radius": it.radius,
-            "route": it.route.name.lower(),
-            "draws": it.draws,
-        }
-        for it in certificates
-    ]
+    return [as_row(certificate) for certificate in certificates]
+
+
+def inputs(**params) -> dict:
+    """A request for one grey image."""
+    return {"inputs": np.full((1, 1, 8, 8), 0.5).tolist(), "params": params}
 
 
 # ---------------------------------------------------------------- logged and loaded
@@ -135,7 +131,10 @@ def test_the_signature_says_what_goes_in_and_comes_out(registered):
     signature = mlflow.models.get_model_info("models:/aces-digits/latest").signature
     (spec,) = signature.inputs.inputs
     assert spec.type == np.float32 and spec.shape == (-1, 1, 8, 8)
-    assert signature.outputs.input_names() == ["prediction", "class", "radius", "route", "draws"]
+    names = signature.outputs.input_names()
+    assert names[:2] == ["prediction", "class"]
+    assert {"radius", "route", "draws", "seed", "sigma", "theta", "alpha", "rule"} <= set(names)
+    assert set(names) == set(rows(digits_model().certify(digits().image[:1], n=100))[0])
     assert {param.name: param.default for param in signature.params.params} == {
         "n0": 50,
         "n": N,
@@ -237,13 +236,34 @@ def test_a_served_model_answers_with_class_radius_and_route(server, images):
             {"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"theta": 0.12345}},
             "theta=0.12345",
         ),
-        ({"inputs": np.zeros((1, 1, 8, 8)).tolist(), "params": {"seed": -4}}, "seed=-4"),
+        (inputs(seed=-4), "seed=-4"),
+        (inputs(alhpa=0.01), "did you mean alpha?"),
+        (inputs(colour="red"), "unknown 'colour'"),
+        (inputs(adaptive="perhaps"), "adaptive=perhaps"),
+        (inputs() | {"parms": {}}, "unknown 'parms'"),
+        ({"inputs": [], "params": [1]}, "params="),
     ],
 )
 def test_a_wrong_request_is_answered_with_400_and_a_message(server, request_, message):
     status, answer = post(server, request_)
     assert status == 400
-    assert message in answer["message"], answer["message"]
+    assert message in answer["message"] and len(answer["message"]) < 400, answer["message"]
+
+
+def test_an_image_file_can_be_posted(server):
+    file = io.BytesIO()
+    Image.fromarray(digits().image[0, :, :, 0]).save(file, "PNG")
+    status, answer = post(
+        f"{server}?n=500&seed=9&adaptive=false", file.getvalue(), kind="image/png"
+    )
+    assert status == 200
+    assert answer["predictions"] == rows(
+        digits_model().certify(digits().image[:1], n0=50, n=500, seed=9)
+    )
+    status, answer = post(server, b"no image", kind="image/png")
+    assert status == 400 and "in no format" in answer["message"]
+    status, answer = post(f"{server}?alhpa=1", file.getvalue(), kind="image/png")
+    assert status == 400 and "did you mean alpha?" in answer["message"]
 
 
 def test_200_concurrent_requests_are_all_answered_none_wrongly(server, images):
@@ -263,3 +283,44 @@ def test_200_concurrent_requests_are_all_answered_none_wrongly(server, images):
             digits_model().certify(image, n0=50, n=100, seed=number)
         )
     assert {answer["predictions"][0]["class"] for _, answer in answers} >= set(CLASSES[:8])
+
+
+# ---------------------------------------------------------------- under load
+
+
+def children(process: subprocess.Popen) -> list[psutil.Process]:
+    own = psutil.Process(process.pid)
+    return [own, *own.children(recursive=True)]
+
+
+@pytest.mark.slow
+def test_large_requests_leave_a_small_one_its_second_and_end_with_the_server(
+    registered, tmp_path, images
+):
+    """Nine requests that are too large for a patience of two seconds, then a small one; at last
+    SIGTERM while the server works.
+    """
+    with serving(registered, tmp_path, patience=20) as (url, process):
+        small = {"inputs": images[:1].tolist(), "params": {"n": 100}}
+        assert post(url, small)[0] == 200
+        large = {"inputs": images[:1].tolist(), "params": {"n": 1_900_000, "adaptive": False}}
+        with ThreadPoolExecutor(9) as pool:
+            asked = [pool.submit(post, url, large) for _ in range(9)]
+            time.sleep(0.2)
+            start = time.monotonic()
+            status, _ = post(url, small)
+            seconds = time.monotonic() - start
+            answers = [it.result() for it in asked]
+        print(f"the small request took {seconds:.2f} s beside nine large ones")
+        assert status == 200
+        assert {status for status, _ in answers} <= {200, 503, 504}
+        assert any(status == 503 for status, _ in answers), answers
+        started = children(process)
+        with ThreadPoolExecutor(1) as pool:
+            half = pool.submit(post, url, large | {"params": {"n": 300_000, "adaptive": False}})
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            gone, alive = psutil.wait_procs(started, timeout=20)
+            with suppress(Exception):
+                half.result()
+        assert not alive

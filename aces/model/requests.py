@@ -99,6 +99,10 @@ def make_request(
         for name, value in {**defaults, **_parameters(given)}.items()
         if value is not None
     }
+    if images.dtype != np.uint8 and model.shape is not None and images.shape[1:] != model.shape:
+        raise InputError(
+            f"inputs of shape {images.shape}: this model takes (N, C, H, W) = (N, {', '.join(map(str, model.shape))})"
+        )
     request = Request(images, options.pop("theta", model.theta), options)
     if request.draws > MOST_DRAWS:
         raise InputError(
