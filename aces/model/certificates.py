@@ -4,8 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from aces.rule.composition import Route
-from aces.rule.smoothing import ABSTAIN
+from aces.rule import ABSTAIN, Route
 from aces.rule.statistics import floor_digits
 
 GREY_LEVELS = 255
@@ -58,6 +57,7 @@ class Certificate:
     seed: int  # repeats the draws
     name: str = ""  # of the class
     values: int = 0  # numbers in the image, C * H * W; 0 where that is not known
+    rounding: float = 0.0  # l2 by which the image was moved to the lattice; the radius allows for it
     sigma: float = 0.0
     theta: float = 0.0
     rule: str = ""

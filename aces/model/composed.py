@@ -9,42 +9,35 @@ under noise. Which of the two speaks for an image is decided by a rule from the 
 """
 
 import copy
-import math
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from scipy.special import ndtr
 from torch import nn
 
-from aces import grid, params, sampling
+from aces import params, sampling
+from aces import rule as rules
 from aces.errors import InputError
 from aces.files import digest_of
+from aces.model import checks, pipeline
 from aces.model import folder as saved
-from aces.model import pipeline
-from aces.model.certificates import Certificate, Circumstances, Prediction
+from aces.model.answers import Writer, prediction_routes
+from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import as_images
 from aces.networks import fingerprint
-from aces.rule import composition
-from aces.rule.composition import Route
-from aces.rule.counts import Settings
 from aces.rule.sequential import log_evidence
-from aces.rule.smoothing import ABSTAIN
-from aces.rule.statistics import check_alpha
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, Images
 
 if TYPE_CHECKING:
     from aces.model.inputs import Source
 
-DEFAULT_RULE, DEFAULT_NOISE = "paper", "float"
-RULES = ("paper",)
 Result = TypeVar("Result")
 
-N0_PREDICT = 50  # of an adaptive prediction's draws, those that fix the guesses
+N0_PREDICT = 50  # of the draws of PREDICT, those that fix the guesses, at most
 # Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha. An
 # image stops when its radius can grow by no more than 1 % of the largest possible.
 LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01
@@ -86,7 +79,7 @@ class ACES:
         num_classes: int,
         select: nn.Module | None = None,
         rule: str | None = None,
-        noise: str = DEFAULT_NOISE,
+        noise: str = "exact",
         precision: str = "float32",
         classes: Sequence[str] | None = None,
         shape: Sequence[int] | None = None,
@@ -97,18 +90,15 @@ class ACES:
         self.networks = {"core": core, "certify": certify}
         if select is not None:
             self.networks["select"] = select
-        _check_networks(self.networks)
-        if classes is not None and len(classes) != num_classes:
-            raise InputError(
-                f"classes has {len(classes)} names: expected num_classes={num_classes}"
-            )
-        self.rule = rule or (DEFAULT_RULE if select is None else "paper")
-        _check_rule(self.rule, selects=select is not None)
-        _check_theta(theta)
+        checks.check_networks(self.networks)
+        checks.check_classes(classes, num_classes)
+        self.rule = rule or ("confident" if select is None else "paper")
+        checks.check_rule(self.rule, selects=select is not None)
+        checks.check_theta(theta)
         self.sigma, self.theta, self.num_classes = float(sigma), float(theta), int(num_classes)
         self.noise, self.precision = noise, precision
         self.classes = None if classes is None else [str(name) for name in classes]
-        self.shape = None if shape is None else _as_shape(shape)
+        self.shape = None if shape is None else checks.as_shape(shape)
         self.resize = resize
         self.runtime = Runtime(device=device, workers=workers, progress=False)
         DrawPlan(sigma=self.sigma, noise=noise, precision=precision)  # refuses what is unknown
@@ -152,43 +142,35 @@ class ACES:
         Returns:
             One certificate per image.
         """
-        composition.check_multiplicity(multiplicity)
         plan = self._plan(n0=n0, n=n, seed=_seed(seed))
+        checks.check_draws(n, alpha=alpha, spend=SPEND[-1] if adaptive and radius is None else 1.0)
+        images = self._images(x)
+        how = {"index": index, "progress": progress}
+        writer = self._writer(images, alpha=alpha)
         if radius is not None:
             if not adaptive:
                 raise InputError(
                     f"radius={radius} asks a question that is answered as soon as it is sure: set "
-                    "adaptive=True, or leave radius out to have the largest that n draws can certify"
+                    "adaptive=True, or leave radius out to have the largest that n draws can "
+                    "certify"
                 )
-            images = self._images(x, n=n, alpha=alpha)
-            return self._certify_at(
-                radius, images, plan, alpha=alpha, index=index, progress=progress
+            question = {"radius": radius, "theta": self.theta, "alpha": alpha, "rule": self.rule}
+            return writer.certificates_at(
+                self._draw(sampling.certify_at, images, plan, **how, **question)
             )
-        images = self._images(x, n=n, alpha=alpha, spend=SPEND[-1] if adaptive else 1.0)
         core = self._core_classes(images)
         if adaptive:
             plan = _with_looks(plan, alpha=alpha, theta=self.theta)
-        counts = self._draw(sampling.sample, images, plan, index=index, progress=progress)
-        outcomes = composition.certify(
+        counts = self._draw(sampling.sample, images, plan, **how)
+        outcomes = rules.certify(
             counts,
             core,
-            sigma=self.sigma,
             alpha=alpha,
             thetas=[self.theta],
+            rule=self.rule,
             multiplicity=multiplicity,
         )
-        columns = zip(
-            outcomes.prediction[:, 0].tolist(),
-            outcomes.radius[:, 0].tolist(),
-            outcomes.route[:, 0].tolist(),
-            outcomes.p_select[:, 0].tolist(),
-            outcomes.p_class[:, 0].tolist(),
-            counts.draws.sum(axis=0).tolist(),
-            counts.invalid.sum(axis=0).tolist(),
-            strict=True,
-        )
-        how = self._circumstances(counts.settings, alpha=alpha)
-        return [self._certificate(how, images, *column) for column in columns]
+        return writer.certificates(outcomes, counts)
 
     def predict(
         self,
@@ -217,39 +199,24 @@ class ACES:
         Returns:
             One int per image, ABSTAIN (-1) where the draws do not suffice.
         """
-        images = self._images(x, n=n, alpha=alpha)
-        core = self._core_classes(images)
+        checks.check_draws(n, alpha=alpha)
+        images = self._images(x)
+        core, how = self._core_classes(images), {"index": index, "progress": progress}
+        writer = self._writer(images, alpha=alpha)
         if adaptive:
             plan = self._adaptive_plan(n=n, alpha=alpha, seed=_seed(seed))
-            answers = self._draw(
-                sampling.predict,
-                images,
-                plan,
-                index=index,
-                progress=progress,
-                core=core,
-                theta=self.theta,
-                alpha=alpha,
+            question = {"core": core, "theta": self.theta, "alpha": alpha, "rule": self.rule}
+            return writer.predictions_of(
+                self._draw(sampling.predict, images, plan, **how, **question)
             )
-            how = self._circumstances(answers[0].settings, alpha=alpha)
-            return [
-                self._prediction(how, it.prediction, it.route, it.draws, it.invalid)
-                for it in answers
-            ]
-        plan = self._plan(n0=0, n=0, n_predict=n, seed=_seed(seed))
-        counts = self._draw(sampling.sample, images, plan, index=index, progress=progress)
-        labels = composition.predict(counts, core, alpha=alpha, thetas=[self.theta])[:, 0]
-        found = zip(
-            labels.tolist(),
-            counts.draws.sum(axis=0).tolist(),
-            counts.invalid.sum(axis=0).tolist(),
-            strict=True,
+        n0 = int(np.clip(n // 10, 1, N0_PREDICT))
+        counts = self._draw(
+            sampling.sample, images, self._plan(n0=n0, n=n - n0, seed=_seed(seed)), **how
         )
-        how = self._circumstances(counts.settings, alpha=alpha)
-        return [
-            self._prediction(how, label, Route.ABSTAIN, draws, invalid)
-            for label, draws, invalid in found
-        ]
+        ask = {"alpha": alpha, "thetas": [self.theta], "rule": self.rule}
+        labels = rules.predict(counts, core, **ask)[:, 0]
+        routes = prediction_routes(labels, rules.certify(counts, core, **ask), counts.guess, core)
+        return writer.predictions(labels, routes, counts)
 
     def calibrate(
         self,
@@ -275,7 +242,7 @@ class ACES:
 
     def at(self, *, theta: float) -> "ACES":
         """The same model at another theta."""
-        _check_theta(theta)
+        checks.check_theta(theta)
         other = copy.copy(self)
         other.theta = float(theta)
         return other
@@ -396,142 +363,15 @@ class ACES:
             **question,
         )
 
-    def _images(self, x: "Source", *, n: int, alpha: float, spend: float = 1.0) -> Images:
-        """The images, after everything that can be checked before any work. The n draws have the
-        share `spend` of alpha.
-        """
-        check_alpha(alpha)
-        needed = params.needed_draws(alpha * spend)
-        if n < needed:
-            raise InputError(
-                f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
-                f"least {needed}"
-            )
+    def _images(self, x: "Source") -> Images:
         return as_images(x, shape=self.shape, resize=self.resize)
+
+    def _writer(self, images: Images, *, alpha: float) -> Writer:
+        return Writer(images, self.theta, self.rule, alpha, self.classes)
 
     def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""
         return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
-
-    def _certify_at(
-        self,
-        radius: float,
-        images: Images,
-        plan: DrawPlan,
-        *,
-        alpha: float,
-        index: Sequence[int] | None,
-        progress: bool,
-    ) -> list[Certificate]:
-        answers = self._draw(
-            sampling.certify_at,
-            images,
-            plan,
-            index=index,
-            progress=progress,
-            radius=radius,
-            theta=self.theta,
-            alpha=alpha,
-        )
-        # Where the radius is certified, both probabilities exceed this one.
-        shown = float(ndtr(radius / self.sigma))
-        how = self._circumstances(answers[0].settings, alpha=alpha)
-        return [
-            self._certificate(
-                how,
-                images,
-                it.prediction,
-                it.radius,
-                it.route,
-                shown * (it.radius > 0),
-                shown * (it.radius > 0),
-                it.draws,
-                it.invalid,
-            )
-            for it in answers
-        ]
-
-    def _circumstances(self, settings: Settings, *, alpha: float) -> Circumstances:
-        return Circumstances(
-            alpha=alpha,
-            seed=settings.seed,
-            sigma=settings.sigma,
-            theta=self.theta,
-            rule=self.rule,
-            noise=settings.noise,
-            precision=settings.precision,
-            backend=settings.backend,
-            generator=settings.noise,
-        )
-
-    def _certificate(
-        self,
-        how: Circumstances,
-        images: Images,
-        prediction: int,
-        radius: float,
-        route: int,
-        p_select: float,
-        p_class: float,
-        draws: int,
-        invalid: int,
-    ) -> Certificate:
-        return Certificate(
-            prediction=prediction,
-            radius=radius,
-            route=Route(route),
-            p_select=p_select,
-            p_class=p_class,
-            draws=draws,
-            invalid=invalid,
-            name=self._name(prediction),
-            values=math.prod(images.shape),
-            **asdict(how),
-        )
-
-    def _prediction(
-        self, how: Circumstances, label: int, route: int, draws: int, invalid: int
-    ) -> Prediction:
-        return Prediction(
-            label,
-            route=Route(route),
-            draws=draws,
-            invalid=invalid,
-            name=self._name(label),
-            **asdict(how),
-        )
-
-    def _name(self, label: int) -> str:
-        return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
-
-
-def _check_networks(networks: dict[str, nn.Module]) -> None:
-    for role, network in networks.items():
-        if not isinstance(network, nn.Module):
-            raise InputError(
-                f"{role} is a {type(network).__name__}: expected a torch module from images to logits"
-            )
-
-
-def _check_rule(rule: str, *, selects: bool) -> None:
-    if rule not in RULES:
-        raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
-    if selects and rule != "paper":
-        raise InputError(
-            f"rule={rule!r} has no use for a selection network: leave select out, or take rule='paper'"
-        )
-
-
-def _check_theta(theta: float) -> None:
-    if not grid.is_on_grid(theta):
-        raise InputError(f"theta={theta:g}: expected a multiple of 1/{grid.BINS} in [0, 1]")
-
-
-def _as_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    if len(shape) != 3 or not all(int(length) == length > 0 for length in shape):
-        raise InputError(f"shape={tuple(shape)}: expected (C, H, W)")
-    channels, height, width = map(int, shape)
-    return channels, height, width
 
 
 def _seed(seed: int | None) -> int:

@@ -23,8 +23,8 @@ def read(folder: Path, *, theta: float | None = None) -> dict[str, Any]:
         **networks,
         "sigma": settings.sigma,
         "theta": working_theta(folder, settings) if theta is None else theta,
-        "rule": "paper",  # the rule and the noise of params.yaml follow when the sampler has them
-        "noise": "float",
+        "rule": settings.combine.rule,
+        "noise": settings.sample.noise,
         "precision": settings.sample.precision,
         "num_classes": info.num_classes,
         "classes": info.classes,

@@ -65,6 +65,7 @@ COLUMNS = {
     "draws": "long",
     "invalid": "long",
     "seed": "long",
+    "rounding": "double",
     "sigma": "double",
     "theta": "double",
     "rule": "string",

@@ -1,0 +1,58 @@
+"""What may be wrong with the parts of a model, and with the numbers of a question, in one line each."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+
+from aces import grid, params
+from aces.errors import InputError
+from aces.rule import RULES
+from aces.rule.statistics import check_alpha
+
+
+def check_networks(networks: Mapping[str, nn.Module]) -> None:
+    for role, network in networks.items():
+        if not isinstance(network, nn.Module):
+            raise InputError(
+                f"{role} is a {type(network).__name__}: expected a torch module from images to "
+                "logits"
+            )
+
+
+def check_rule(rule: str, *, selects: bool) -> None:
+    """selects: whether there is a selection network, which only the paper's rule can use."""
+    if rule not in RULES:
+        raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
+    if selects and rule != "paper":
+        raise InputError(
+            f"rule={rule!r} has no use for a selection network: leave select out, or take "
+            "rule='paper'"
+        )
+
+
+def check_theta(theta: float) -> None:
+    if not grid.is_on_grid(theta):
+        raise InputError(f"theta={theta:g}: expected a multiple of 1/{grid.BINS} in [0, 1]")
+
+
+def check_classes(classes: Sequence[str] | None, num_classes: int) -> None:
+    if classes is not None and len(classes) != num_classes:
+        raise InputError(f"classes has {len(classes)} names: expected num_classes={num_classes}")
+
+
+def check_draws(n: int, *, alpha: float, spend: float = 1.0) -> None:
+    """InputError if n draws can never make an answer sure; they have the share `spend` of alpha."""
+    check_alpha(alpha)
+    needed = params.needed_draws(alpha * spend)
+    if n < needed:
+        raise InputError(
+            f"n={n} is too small for alpha={alpha:g}: every answer would be an abstention; take at "
+            f"least {needed}"
+        )
+
+
+def as_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    if len(shape) != 3 or not all(int(length) == length > 0 for length in shape):
+        raise InputError(f"shape={tuple(shape)}: expected (C, H, W)")
+    channels, height, width = map(int, shape)
+    return channels, height, width
