@@ -33,7 +33,7 @@ torch.set_num_threads(1)
 def test_radii_are_just_below_the_exact_distance_to_the_boundary():
     levels = [0.3, 0.45, 0.52, 0.55, 0.6]
     certificates = half_space_model().certify(grey(*levels), n=20_000, seed=0)
-    for level, certificate in zip(levels, certificates):
+    for level, certificate in zip(levels, certificates, strict=True):
         exact = 4 * abs(level - 0.5)  # HalfSpace's docstring
         assert certificate.route == Route.CERTIFY and certificate.prediction == int(level > 0.5)
         assert 0.85 * exact - 0.01 < certificate.radius < exact
@@ -136,7 +136,7 @@ def test_adaptive_predict_agrees_with_fixed_n_and_draws_little():
     model, evaluation = digits_model(), digits()
     fixed = model.predict(evaluation.image, n=10_000, seed=0)
     early = model.predict(evaluation.image, n=10_000, adaptive=True, seed=1)
-    assert all(a == b for a, b in zip(fixed, early) if ABSTAIN not in (a, b))
+    assert all(a == b for a, b in zip(fixed, early, strict=True) if ABSTAIN not in (a, b))
     assert early.count(ABSTAIN) <= fixed.count(ABSTAIN) + 2
     assert np.mean([prediction.draws for prediction in early]) <= 0.05 * 10_000
     assert max(prediction.draws for prediction in early) <= 10_000
@@ -353,7 +353,8 @@ def certificate(**changes) -> Certificate:
 
 def test_certificates_read_well():
     assert str(certificate()) == (
-        "cat, by the certification network, certified within 0.2173: one value by 55, or all 3,072 by "
+        "cat, by the certification network, certified within 0.2173: one value by 55, or all "
+        "3,072 by "
         "1.00 grey levels (alpha 0.001, 100,100 draws)"
     )
     assert certificate().grey_levels == pytest.approx(55.43, abs=0.01)

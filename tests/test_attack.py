@@ -1,132 +1,159 @@
-"""Certificates hold in practice: no attack within the radius changes PREDICT's class; some attack
-within twice the radius does.
-
-The attacks know everything: the networks, sigma, theta. They push the smoothed class away from the
-certified one, or the selection over to a core network that answers otherwise, or go in random
-directions.
+"""Certificates hold in practice: no attack within the radius changes the answer, some attack
+outside of it does, and a false certificate is noticed.
 """
 
-from dataclasses import dataclass
+import csv
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from PIL import Image
+from torch import nn
 
-from aces import ACES, data
-from aces.rule import Route
-from aces.rule.smoothing import ABSTAIN
-from aces.sampling.tally import entropy
+from aces import ACES
+from aces.cli import main
+from aces.data import write_eval
+from aces.errors import InputError
+from aces.model.attack import ATTACKS, Effort, attack, check_differentiable, within
+from aces.sampling.lattice import lattice
 from default_networks import default_images, default_model
-from small_models import digits, digits_model
+from small_models import HalfSpace, digits, digits_model, grey, half_space_model, write_project
 
 torch.set_num_threads(1)
 
-STEPS, DRAWS, DIRECTIONS = 20, 32, 16
+EFFORT = Effort(steps=12, draws=16, directions=4, n=2000)
 
 
-@dataclass
-class Subject:
-    """A model, and images that it certifies: x (N, C, H, W), with class (N,) and radius (N,)."""
-
-    model: ACES
-    x: Tensor
-    label: Tensor
-    radius: Tensor
-
-
-def certified(model: ACES, image: np.ndarray, *, most: int) -> Subject:
+def attacked(model: ACES, image: np.ndarray, *, scales, label=None):
     certificates = model.certify(image, n=2000, seed=0)
-    chosen = [
-        i for i, certificate in enumerate(certificates) if certificate.route == Route.CERTIFY
-    ][:most]
-    assert len(chosen) >= most // 2
-    return Subject(
-        model,
-        data.to_tensor(image[chosen]),
-        torch.tensor([certificates[i].prediction for i in chosen]),
-        torch.tensor([certificates[i].radius for i in chosen]),
-    )
+    return attack(model, image, certificates, labels=label, scales=scales, effort=EFFORT)
 
 
-@pytest.fixture(scope="module", params=["digits, trained here", "the default networks"])
-def subject(request) -> Subject:
-    if request.param == "digits, trained here":
-        return certified(digits_model(), digits().image, most=20)
-    return certified(default_model(), default_images().image[:40], most=10)
+@pytest.mark.parametrize("rule", ["confident", "paper"])
+def test_no_attack_changes_an_answer_inside_its_radius(rule):
+    model = digits_model().by(rule=rule)
+    result = attacked(model, digits().image[:40], scales=(0.5, 0.98), label=digits().label[:40])
+    assert len(result.targets) >= 10 and not result.breaches
+    assert all(row["any"] == 0 for row in result.by_scale())
+    assert {it.attack for it in result.trials} == set(ATTACKS)
+    assert len(result.trials) == len(result.targets) * 2 * (2 + EFFORT.directions)
+    assert all(it.distance > 0 for it in result.trials)
 
 
-def push_class(logits: Tensor, label: Tensor) -> Tensor:
-    """-log of the smoothed probability of the certified class; logits: (m, N, K)."""
-    smoothed = logits.softmax(dim=2).mean(dim=0)
-    return -smoothed.gather(1, label[:, None]).log()[:, 0]
+def test_the_default_networks_hold_inside_and_fall_outside():
+    result = attacked(default_model(), default_images().image[:16], scales=(0.98, 3.0))
+    inside, outside = result.by_scale()
+    assert inside["any"] == 0 and not result.breaches
+    assert outside["any"] >= 1  # so the attack is worth something
 
 
-def push_selection(logits: Tensor, label: Tensor) -> Tensor:
-    """The mean score: above theta, the core network answers."""
-    return entropy(logits.flatten(0, 1)).unflatten(0, logits.shape[:2]).mean(dim=0)
+def test_a_half_space_falls_just_outside_of_its_exact_radius():
+    """The exact radius of HalfSpace is its distance to the boundary: PGD must find the way."""
+    model, x = half_space_model(core=0, rule="paper"), grey(0.6, 0.56)
+    result = attacked(model, x, scales=(0.98, 1.5))
+    inside, outside = result.by_scale()
+    assert inside["any"] == 0 and outside["class"] == 2
 
 
-def attack(subject: Subject, objective, *, scale: float) -> Tensor:
-    """PGD in the l2 ball of `scale` times the radius, on `objective` of the smoothed network; stays
-    in [0, 1].
-    """
-    network, generator = subject.model.networks["certify"].eval(), torch.Generator().manual_seed(0)
-    reach = (scale * subject.radius).float()[:, None, None, None]
-    moved = torch.zeros_like(subject.x)
-    for _ in range(STEPS):
-        moved.requires_grad_(True)
-        noise = subject.model.sigma * torch.randn((DRAWS, *moved.shape), generator=generator)
-        logits = network((subject.x + moved + noise).flatten(0, 1)).unflatten(0, noise.shape[:2])
-        (gradient,) = torch.autograd.grad(objective(logits, subject.label).sum(), moved)
-        step = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
-        moved = within(subject.x, moved.detach() + 2.5 * reach / STEPS * step, reach)
-    return subject.x + moved
+def test_a_false_certificate_is_found_and_named():
+    model, x = half_space_model(core=0), grey(0.6)
+    (true,) = model.certify(x, n=2000, seed=0)
+    result = attack(model, x, [replace(true, radius=1.0)], scales=(0.9,), effort=EFFORT)
+    assert result.breaches and result.breaches[0].image == 0
 
 
-def within(x: Tensor, moved: Tensor, reach: Tensor) -> Tensor:
-    """The nearest move that keeps the image in [0, 1], shorter than `reach` by more than rounding.
-    Clamping only shortens.
-    """
-    moved = (x + moved).clamp(0, 1) - x
-    norm = moved.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
-    return moved * (reach * (1 - 1e-4) / norm).clamp_max(1)
+def test_moved_images_stay_in_the_ball_the_box_and_on_the_lattice():
+    generator, steps = torch.Generator().manual_seed(0), lattice(0.25).scale
+    x = torch.round(torch.rand((20, 3, 8, 8), generator=generator) * 255) / 255
+    moved = torch.randn(x.shape, generator=generator)
+    reach = torch.rand((20, 1, 1, 1), generator=generator)
+    found = within(x, moved, reach, steps=steps)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert ((found.double() - x.double()).flatten(1).norm(dim=1) <= reach.flatten() + 1e-6).all()
+    assert torch.allclose(found * steps, torch.round(found * steps), atol=1e-2)
 
 
-def answers(subject: Subject, attacked: Tensor, *, scale: float) -> Tensor:
-    """PREDICT's classes, after making sure that the attack kept to its ball."""
-    distance = (attacked - subject.x).flatten(1).double().norm(dim=1)
-    assert (distance < scale * subject.radius).all() and distance.min() > 0
-    return torch.tensor(subject.model.predict(attacked.clamp(0, 1), n=4000, adaptive=True, seed=1))
+def test_the_curve_starts_at_the_same_point_and_never_rises():
+    image, label = digits().image[:30], digits().label[:30]
+    curve = attacked(digits_model(), image, scales=(0.98, 2.0), label=label).curve()
+    certified = [row["certified_accuracy"] for row in curve]
+    empirical = [row["empirical_accuracy"] for row in curve]
+    assert certified[0] == empirical[0] > 0
+    assert certified == sorted(certified, reverse=True)
+    assert empirical == sorted(empirical, reverse=True)
+    assert all(e >= c for e, c in zip(empirical, certified, strict=True))
 
 
-def changed(subject: Subject, attacked: Tensor, *, scale: float) -> int:
-    given = answers(subject, attacked, scale=scale)
-    return int(((given != subject.label) & (given != ABSTAIN)).sum())
+@pytest.mark.parametrize("change", [{"steps": 0}, {"draws": -1}, {"directions": 1.5}])
+def test_wrong_efforts_are_refused(change):
+    with pytest.raises(InputError, match=next(iter(change))):
+        Effort(**change)
 
 
-@pytest.mark.parametrize("objective", [push_class, push_selection])
-def test_pgd_within_the_radius_changes_no_class(subject, objective):
-    assert changed(subject, attack(subject, objective, scale=1.0), scale=1.0) == 0
+def test_wrong_scales_are_refused():
+    for scales in ((), (0.0,), (float("nan"),)):
+        with pytest.raises(InputError, match="scales="):
+            attack(
+                half_space_model(),
+                grey(0.6),
+                half_space_model().certify(grey(0.6), n=100),
+                scales=scales,
+            )
 
 
-def test_random_directions_within_the_radius_change_no_class(subject):
-    generator = torch.Generator().manual_seed(2)
-    for _ in range(DIRECTIONS):
-        direction = torch.randn(subject.x.shape, generator=generator)
-        reach = subject.radius.float()[:, None, None, None]
-        moved = within(
-            subject.x,
-            reach * direction / direction.flatten(1).norm(dim=1)[:, None, None, None],
-            reach,
-        )
-        assert changed(subject, subject.x + moved, scale=1.0) == 0
+# ---------------------------------------------------------------- the command
 
 
-def test_pgd_within_twice_the_radius_changes_some(subject):
-    """So the attack is worth something, and the radii are not needlessly small."""
-    found = sum(
-        changed(subject, attack(subject, objective, scale=2.0), scale=2.0)
-        for objective in (push_class, push_selection)
-    )
-    assert found >= 1
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    write_project(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "calibration.json").write_text(json.dumps({"theta": 0.7}))
+    write_eval(tmp_path / "data" / "digits" / "eval.npz", digits())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+QUICK = ["--steps", "4", "--draws", "8", "--directions", "1", "--n", "500", "--scales", "0.98", "2"]
+
+
+def test_the_command_writes_the_curve_and_the_trials(project, capsys):
+    assert main(["attack", "--images", "8", *QUICK, "--seed", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "certified of 8 images" in shown
+    summary = json.loads((project / "attack" / "attack.json").read_text())
+    assert summary["breaches"] == [] and summary["scales"][0]["any"] == 0
+    with open(project / "attack" / "attack.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert set(rows[0]) == {"radius", "certified_accuracy", "empirical_accuracy"}
+    assert Image.open(project / "attack" / "attack.png").size[0] > 300
+    assert (project / "attack" / "trials.csv").read_text().count("\n") > 3
+
+
+def test_files_can_be_attacked(project, capsys):
+    Image.fromarray(digits().image[0, :, :, 0]).save("0.png")
+    assert main(["attack", "0.png", *QUICK, "--theta", "1", "--out", "here", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 1
+    assert main(["attack", "--images", "0"]) == 2
+
+
+def test_a_breach_is_an_error_that_names_the_image(project, capsys, monkeypatch):
+    certify = ACES.certify
+
+    def boast(self, x, **options):
+        return [replace(it, radius=4 * it.radius) for it in certify(self, x, **options)]
+
+    monkeypatch.setattr(ACES, "certify", boast)
+    assert main(["attack", "--images", "6", *QUICK, "--steps", "12", "--theta", "1"]) == 1
+    assert "this certificate is false" in capsys.readouterr().err
+
+
+def test_a_network_without_gradients_cannot_be_attacked():
+    class Fixed(nn.Module):
+        def forward(self, x):
+            return HalfSpace()(x.detach())
+
+    with pytest.raises(InputError, match="no gradients"):
+        check_differentiable(Fixed(), grey(0.5))

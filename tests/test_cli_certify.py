@@ -57,7 +57,7 @@ def test_the_pipelines_networks_answer_by_default(project, capsys):
         digits().image[:2], n=500, seed=3, index=[number_of("0.png"), number_of("1.png")]
     )
     assert [record["image"] for record in records] == ["0.png", "1.png"]
-    for record, certificate in zip(records, expected):
+    for record, certificate in zip(records, expected, strict=True):
         assert (
             record["prediction"] == certificate.prediction and record["class"] == certificate.name
         )

@@ -151,7 +151,10 @@ def test_requirements_are_pinned_and_complete():
     assert {"torch", "numpy", "onnxruntime", "mlflow"} <= names and all(
         "==" in line for line in requirements()
     )
-    code = "import sys, aces.model.serving, aces.sampling; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = (
+        "import sys, aces.model.serving, aces.sampling;"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
     imported = set(
         subprocess.run(
             [sys.executable, "-c", code], check=True, capture_output=True, text=True

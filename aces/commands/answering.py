@@ -50,7 +50,7 @@ def add_draw_options(parser: argparse.ArgumentParser, *, adaptive: str) -> None:
     parser.add_argument(
         "--alpha",
         type=float,
-        help="probability with which an answer may be wrong (default: as params.yaml says, or 0.001)",
+        help="probability with which an answer may be wrong (default: params.yaml's, or 0.001)",
     )
     parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, help=adaptive)
     parser.add_argument(
@@ -158,7 +158,8 @@ def _read(file: str, model: "ACES") -> "tuple[str, np.ndarray | None, str | None
 
     if model.shape is None:
         raise InputError(
-            "the model does not say which images it takes: give ACES(shape=(C, H, W)) and save it again"
+            "the model does not say which images it takes: give ACES(shape=(C, H, W)) and save it "
+            "again"
         )
     try:
         return file, read_image(file, shape=model.shape, resize=model.resize), None

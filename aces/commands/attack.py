@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from aces.model.attack import SCALES, Effort, attack, check_differentiable
+    from aces.model.attack import SCALES, Effort, attack
 
     if args.images < 1:
         raise InputError(f"--images={args.images}: expected a whole number of at least 1")
@@ -77,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
         )
     )
     model, settings = answering.load_model(args)
-    check_differentiable(model.networks["certify"])
     names, images, labels = _images(args, model)
     certificates = model.certify(images, **draw_options(args, settings), progress=not args.json)
     scales = tuple(args.scales or SCALES)
@@ -100,9 +99,11 @@ def run(args: argparse.Namespace) -> int:
         _show(result, Path(args.out))
     for it in result.breaches:
         fail(
-            f"aces attack: {names[it.image]}: certified within {certificates[it.image].radius:.6g}, but at "
+            f"aces attack: {names[it.image]}: certified within "
+            f"{certificates[it.image].radius:.6g}, but at "
             f"distance {it.distance:.6g} ACES answers {it.answer} instead of "
-            f"{certificates[it.image].prediction} (attack {it.attack}): this certificate is false, which "
+            f"{certificates[it.image].prediction} (attack {it.attack}): this certificate is "
+            "false, which "
             f"happens by chance with probability {certificates[it.image].alpha:g} at most"
         )
     return int(bool(result.breaches))
@@ -208,8 +209,8 @@ def _show(result: "Attacked", folder: Path) -> None:
     from aces.model.attack import ATTACKS
 
     table = Table(
-        title=f"{len(result.targets)} certified of {len(result.certificates)} images; how many answers each "
-        "attack changed",
+        title=f"{len(result.targets)} certified of {len(result.certificates)} images; "
+        "how many answers each attack changed",
         title_justify="left",
     )
     for name in ("multiple of the radius", *ATTACKS, "any"):

@@ -163,8 +163,8 @@ def _show(answered: list[Answered], model: "ACES", alpha: float) -> None:
     table = answering.new_table(
         model,
         alpha,
-        caption="radius: l2, pixels in [0, 1]. One value may change by so many grey levels of 255, or\n"
-        f"all {values:,} values by so many at once. Everything is rounded down.",
+        caption="radius: l2, pixels in [0, 1]. One value may change by so many of 255 grey levels,\n"
+        f"or all {values:,} values at once. Everything is rounded down.",
     )
     for name in ("radius", "one value", f"all {values:,}"):
         table.add_column(name, justify="right", no_wrap=True)

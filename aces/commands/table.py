@@ -50,7 +50,8 @@ class AnswerTable:
             for name in SETTINGS:
                 if row[name] != _cell(settings[name]):
                     raise InputError(
-                        f"{self.path} has rows of {name}={row[name]}, now it is {_cell(settings[name])}: "
+                        f"{self.path} has rows of {name}={row[name]}, now it is "
+                        f"{_cell(settings[name])}: "
                         "choose another file, or remove this one"
                     )
 
@@ -98,7 +99,8 @@ class AnswerTable:
         lines = list(csv.reader(io.StringIO(complete)))
         if lines and lines[0] != self.columns:
             raise InputError(
-                f"{self.path} is not a table of this command: choose another file, or remove this one"
+                f"{self.path} is not a table of this command: choose another file, or remove this "
+                "one"
             )
         rows = [
             dict(zip(self.columns, line, strict=True))

@@ -76,7 +76,9 @@ class Writer:
         # A certificate speaks of the image on the lattice; around the image itself it is smaller.
         smaller = np.nextafter(columns["radius"] - rounding, -np.inf)
         columns["radius"] = np.where(rounding > 0, np.maximum(smaller, 0.0), columns["radius"])
-        rows = zip(*(column.tolist() for column in columns.values()), rounding.tolist(), strict=True)
+        rows = zip(
+            *(column.tolist() for column in columns.values()), rounding.tolist(), strict=True
+        )
         names = [*columns, "rounding"]
         made = [dict(zip(names, row, strict=True)) for row in rows]
         return [
@@ -133,8 +135,8 @@ def prediction_routes(
 ) -> np.ndarray:
     """(N,) who gave each answer of PREDICT.
 
-    Where CERTIFY, from the same draws, gives the same answer, it knows by which route. Elsewhere the
-    classes tell: an answer that both networks give is by both of them.
+    Where CERTIFY, from the same draws, gives the same answer, it knows by which route. Elsewhere
+    the classes tell: an answer that both networks give is by both of them.
     """
     by_class = np.select(
         [labels == ABSTAIN, (labels == core) & (labels == guess), labels == core],

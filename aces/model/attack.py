@@ -27,6 +27,7 @@ from aces.errors import InputError
 from aces.model.certificates import Certificate
 from aces.model.composed import ACES
 from aces.sampling.images import Images, as_floats
+from aces.sampling.lattice import lattice
 from aces.sampling.tally import entropy
 
 SCALES = (0.5, 0.98, 1.5, 2.0, 3.0, 4.0)  # multiples of the certified radius
@@ -34,8 +35,6 @@ CONFIRM_ALPHA, CONFIRM_DRAWS = 1e-9, 100_000  # of PREDICT, before a breach is r
 CORE_WEIGHT = 0.5  # of the core network's gradient beside that of the selection
 STEP = 2.5  # all steps together reach this many times the radius
 GROUP = 8  # images whose gradients are computed together
-# An attacked image is kept on a grid that the exact noise knows, so that nothing is rounded later.
-LATTICE = 255 * 8
 
 Objective = Callable[[Tensor, Tensor], Tensor]  # logits (m, N, K), classes (N,) -> (N,)
 
@@ -158,7 +157,9 @@ def attack(
         raise InputError(f"{len(certificates)} certificates for {len(images)} images")
     result = Attacked(list(certificates), labels, tuple(sorted(scales)))
     # A certificate speaks of the image on the lattice, which for uint8 images is the image itself.
-    pixels = torch.round(as_floats(images.pixels) * LATTICE) / LATTICE
+    steps = lattice(model.sigma).scale
+    pixels = torch.round(as_floats(images.pixels) * steps) / steps
+    check_differentiable(model.networks["certify"], pixels)
     for group in _groups(result.targets):
         target = _Target(model, pixels[group], [certificates[i] for i in group], group)
         for scale in result.scales:
@@ -181,6 +182,13 @@ class _Target:
     positions: list[int]
 
     @property
+    def steps(self) -> int:
+        """Lattice steps from 0 to 1. Attacked images lie on the lattice, so that exact noise does
+        not round them.
+        """
+        return lattice(self.model.sigma).scale
+
+    @property
     def label(self) -> Tensor:
         return torch.tensor([it.prediction for it in self.certificates])
 
@@ -200,7 +208,7 @@ class _Target:
             yield name, self._descend(objective, reach, effort, generator, core=core)
         for _ in range(effort.directions):
             direction = torch.randn(self.x.shape, generator=generator)
-            yield "random", within(self.x, reach * _unit(direction), reach)
+            yield "random", within(self.x, reach * _unit(direction), reach, steps=self.steps)
 
     def _descend(
         self,
@@ -218,8 +226,8 @@ class _Target:
             if core:
                 gradient = gradient + core * _unit(self._core_gradient(moved))
             step = STEP * reach / effort.steps * _unit(gradient)
-            moved = within(self.x, moved + step, reach) - self.x
-        return within(self.x, moved, reach)
+            moved = within(self.x, moved + step, reach, steps=self.steps) - self.x
+        return self.x + moved
 
     def _smoothed_gradient(
         self, objective: Objective, moved: Tensor, effort: Effort, generator: torch.Generator
@@ -264,7 +272,7 @@ def _selection_objective(model: ACES) -> Objective:
     return push_entropy
 
 
-def within(x: Tensor, moved: Tensor, reach: Tensor) -> Tensor:
+def within(x: Tensor, moved: Tensor, reach: Tensor, *, steps: int) -> Tensor:
     """(N, C, H, W) x moved by at most `reach`, in [0, 1], on the lattice.
 
     Clamping to [0, 1] and rounding towards x shorten the move in every value, so that the distance
@@ -273,7 +281,7 @@ def within(x: Tensor, moved: Tensor, reach: Tensor) -> Tensor:
     moved = (x + moved).clamp(0, 1) - x
     norm = moved.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
     moved = moved * (reach / norm).clamp_max(1)
-    return (torch.round(x * LATTICE) + torch.trunc(moved * LATTICE)) / LATTICE
+    return (torch.round(x * steps) + torch.trunc(moved * steps)) / steps
 
 
 def _trials(
@@ -308,10 +316,11 @@ def _gradient(objective: Tensor, moved: Tensor) -> Tensor:
     return gradient.nan_to_num(0.0, 0.0, 0.0)
 
 
-def check_differentiable(network: nn.Module) -> None:
-    """InputError for a network that has no gradients, such as an int8 one."""
-    if not any(parameter.is_floating_point() for parameter in network.parameters()):
-        raise InputError(
-            "the certification network has no weights to differentiate by: attack the float32 network "
-            "that it was made from"
-        )
+def check_differentiable(network: nn.Module, x: Tensor) -> None:
+    """InputError for a network without gradients, such as an int8 one. x: (N, C, H, W)."""
+    with torch.enable_grad():
+        if not network.eval()(x[:1].clone().requires_grad_(True)).requires_grad:
+            raise InputError(
+                "the certification network has no gradients: attack the float32 network that it "
+                "was made from"
+            )

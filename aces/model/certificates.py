@@ -57,7 +57,9 @@ class Certificate:
     seed: int  # repeats the draws
     name: str = ""  # of the class
     values: int = 0  # numbers in the image, C * H * W; 0 where that is not known
-    rounding: float = 0.0  # l2 by which the image was moved to the lattice; the radius allows for it
+    rounding: float = (
+        0.0  # l2 by which the image was moved to the lattice; the radius allows for it
+    )
     sigma: float = 0.0
     theta: float = 0.0
     rule: str = ""

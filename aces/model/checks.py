@@ -1,4 +1,6 @@
-"""What may be wrong with the parts of a model, and with the numbers of a question, in one line each."""
+"""What may be wrong with the parts of a model, and with the numbers of a question, in one line
+each.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -247,9 +247,15 @@ class ACES:
         other.theta = float(theta)
         return other
 
+    def by(self, *, rule: str) -> "ACES":
+        """The same model with another rule: `confident` or `paper`."""
+        checks.check_rule(rule, selects="select" in self.networks)
+        other = copy.copy(self)
+        other.rule = rule
+        return other
+
     def running(self, runtime: Runtime) -> "ACES":
-        """The same model, run in another way: on another device, with fewer workers, with a stop.
-        """
+        """The same model, run in another way: on another device, or with fewer workers."""
         other = copy.copy(self)
         other.runtime = runtime
         return other
@@ -338,7 +344,8 @@ class ACES:
         n0 = min(N0_PREDICT, n // 2)
         if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
             raise InputError(
-                f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the rest cannot make "
+                f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the "
+                "rest cannot make "
                 "an answer sure; take more draws"
             )
         return self._plan(n0=n0, n=n - n0, seed=seed)

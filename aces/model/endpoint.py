@@ -45,8 +45,7 @@ Handler = Callable[["starlette.requests.Request"], Awaitable["starlette.response
 
 
 class Endpoint:
-    """Answers requests with one model. `defaults` are the parameters that a request may leave out.
-    """
+    """Answers requests with one model. `defaults`: the parameters a request may leave out."""
 
     def __init__(self, model: ACES, *, defaults: dict[str, Any], patience: float):
         self._model, self._defaults = model, defaults
@@ -115,7 +114,8 @@ class Endpoint:
         if ticket.late:
             return _failure(
                 TIMEOUT,
-                f"{ticket.draws:,} draws took longer than {self.desk.patience:g} s: ask for fewer, or "
+                f"{ticket.draws:,} draws took longer than {self.desk.patience:g} s: ask for "
+                "fewer, or "
                 "set MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT to more seconds",
             )
         return _failure(GONE, "the client is gone")
@@ -163,8 +163,7 @@ def install(endpoint: Endpoint) -> None:
 
 
 def _end_with_the_process(desk: Desk) -> None:
-    """At SIGTERM and SIGINT stop all work, then do what was to be done; end after a grace period.
-    """
+    """At SIGTERM and SIGINT stop all work and do what was to be done; end after a grace period."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -85,7 +85,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     found = description.pop("format", None) if isinstance(description, dict) else None
     if not isinstance(description, dict) or type(found) is not int or found not in READABLE:
         raise InputError(
-            f"{path} has format {str(found)[:40]}: this version reads {' and '.join(map(str, READABLE))}; "
+            f"{path} has format {str(found)[:40]}: this version reads "
+            f"{' and '.join(map(str, READABLE))}; "
             "save the model again"
         )
     if found == 1:
@@ -98,7 +99,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     for name, (fits, expected) in EXPECTED.items():
         if not fits(description[name]):
             raise InputError(
-                f"{path}: {name}={str(description[name])[:60]}: expected {expected}; save the model again"
+                f"{path}: {name}={str(description[name])[:60]}: expected {expected}; save the "
+                "model again"
             )
     _check_together(path, description)
     return description
@@ -179,7 +181,8 @@ EXPECTED: dict[str, tuple[Callable[[object], bool], str]] = {
     ),
     "networks": (
         _are_networks,
-        f"core and certify, and perhaps select, each with arch, class and fingerprint, no other than {ROLES}",
+        "core and certify, and perhaps select, each with arch, class and fingerprint, no other "
+        f"than {ROLES}",
     ),
 }
 
@@ -188,7 +191,8 @@ def _check_together(path: Path, description: dict[str, Any]) -> None:
     classes = description["classes"]
     if classes is not None and len(classes) != description["num_classes"]:
         raise InputError(
-            f"{path}: {len(classes)} names of classes for num_classes={description['num_classes']}: "
+            f"{path}: {len(classes)} names of classes for "
+            f"num_classes={description['num_classes']}: "
             "save the model again"
         )
 
@@ -199,13 +203,15 @@ def _read_network(
     path = _weights(folder, role)
     if own is None and about["arch"] == OWN:
         raise InputError(
-            f"{folder}: {role} is a network of your own class {about['class']}: pass one to be filled, "
+            f"{folder}: {role} is a network of your own class {about['class']}: pass one to be "
+            "filled, "
             f"ACES.load({str(folder)!r}, {role}={about['class']}(...))"
         )
     network = load_model(path) if own is None else _filled(own, path)
     if fingerprint(network) != about["fingerprint"]:
         raise InputError(
-            f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a class "
+            f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a "
+            "class "
             "changed? save it again"
         )
     return network

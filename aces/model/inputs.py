@@ -55,12 +55,14 @@ def _read(
     if strange or not parts:
         found = f"a {type(strange[0]).__name__}" if strange else "an empty list"
         raise InputError(
-            f"images: {found}: expected an array, a tensor, a path, a PIL image, or a list of paths or "
+            f"images: {found}: expected an array, a tensor, a path, a PIL image, or a list of "
+            "paths or "
             "PIL images"
         )
     if shape is None:
         raise InputError(
-            "the model does not say which images it takes: give ACES(shape=(C, H, W)), or pass an array"
+            "the model does not say which images it takes: give ACES(shape=(C, H, W)), or pass an "
+            "array"
         )
     return np.stack(
         [

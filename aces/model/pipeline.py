@@ -1,5 +1,4 @@
-"""What a finished run of the pipeline knows of its model: networks, images, and the working point.
-"""
+"""What a finished run of the pipeline knows of its model: networks, images, working point."""
 
 import json
 from pathlib import Path

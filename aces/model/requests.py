@@ -101,12 +101,14 @@ def make_request(
     }
     if images.dtype != np.uint8 and model.shape is not None and images.shape[1:] != model.shape:
         raise InputError(
-            f"inputs of shape {images.shape}: this model takes (N, C, H, W) = (N, {', '.join(map(str, model.shape))})"
+            f"inputs of shape {images.shape}: this model takes (N, C, H, W) = (N, "
+            f"{', '.join(map(str, model.shape))})"
         )
     request = Request(images, options.pop("theta", model.theta), options)
     if request.draws > MOST_DRAWS:
         raise InputError(
-            f"a request of {request.draws:,} draws ({len(images)} images of n0 + n): expected at most "
+            f"a request of {request.draws:,} draws ({len(images)} images of n0 + n): expected at "
+            "most "
             f"{MOST_DRAWS:,}; send fewer images, or ask for fewer draws"
         )
     return request

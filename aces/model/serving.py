@@ -133,7 +133,8 @@ def log_model(
     model = ACES.load(folder)
     if model.shape is None:
         raise InputError(
-            f"{folder} does not say which images the networks take: give ACES(shape=(C, H, W)), save it again"
+            f"{folder} does not say which images the networks take: give ACES(shape=(C, H, W)), "
+            "save it again"
         )
     return mlflow.pyfunc.log_model(
         name="model",
