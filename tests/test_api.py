@@ -15,11 +15,10 @@ from PIL import Image
 from torch import nn
 
 import aces
-from aces import ACES, networks
+from aces import ACES, networks, rule
 from aces.errors import InputError
 from aces.model.certificates import Certificate, Prediction, change
-from aces.rule import Route, composition
-from aces.rule.smoothing import ABSTAIN
+from aces.rule import ABSTAIN, Route
 from aces.runtime import Stopped
 from sampled import sample
 from small_models import CLASSES, Constant, HalfSpace, digits, digits_model, grey, half_space_model
@@ -94,9 +93,7 @@ def test_it_is_the_pipelines_rule_on_the_pipelines_draws():
     )
     with torch.inference_mode():
         core = model.networks["core"](aces.data.to_tensor(evaluation.image)).argmax(dim=1).numpy()
-    outcomes = composition.certify(
-        counts, core, sigma=model.sigma, alpha=0.001, thetas=[model.theta]
-    )
+    outcomes = rule.certify(counts, core, alpha=0.001, thetas=[model.theta], rule=model.rule)
     assert [c.prediction for c in certificates] == outcomes.prediction[:, 0].tolist()
     assert [c.radius for c in certificates] == outcomes.radius[:, 0].tolist()
     assert [c.route for c in certificates] == outcomes.route[:, 0].tolist()
@@ -197,6 +194,26 @@ def test_uint8_in_either_order_and_floats_are_the_same_images():
         for x in (nhwc, nchw, flipped, torch.from_numpy(nhwc), floats, floats.numpy())
     ]
     assert all(answer == answers[0] for answer in answers)
+
+
+def test_the_rounding_of_float_images_is_subtracted_and_stated():
+    model = half_space_model()
+    on, off = torch.full((1, 1, 4, 4), 153 / 255), torch.full((1, 1, 4, 4), 153 / 255 + 1e-4)
+    (exact,), (rounded,) = (model.certify(x, n=500, seed=0) for x in (on, off))
+    assert exact.rounding == 0 and rounded.rounding == pytest.approx(4e-4, rel=1e-3)
+    assert rounded.p_class == exact.p_class  # the same lattice point, so the same draws
+    assert rounded.radius == pytest.approx(exact.radius - rounded.rounding, abs=1e-12)
+    asked = dict(radius=0.3, adaptive=True, n=10_000, seed=0)
+    assert [model.certify(x, **asked)[0].radius for x in (on, off)] == [0.3, 0.3]
+    coarse = ACES(
+        core=Constant([0.0, 1.0]),
+        certify=HalfSpace(),
+        sigma=0.25,
+        theta=0.9,
+        num_classes=2,
+        noise="float",
+    )
+    assert coarse.certify(off, n=500)[0].rounding == 0
 
 
 def test_files_and_pil_images_are_the_arrays_in_them(tmp_path):

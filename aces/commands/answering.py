@@ -206,15 +206,13 @@ def class_cell(it: Answered) -> str:
     return escape(it.answer.name or str(int(number)))
 
 
-def new_table(model: "ACES", alpha: float, *, caption: str | None = None) -> "Table":
+def new_table(model: "ACES", alpha: float) -> "Table":
     """An empty table with its title and the columns of file and class."""
     from rich.table import Table
 
     table = Table(
         title=f"sigma {model.sigma:g}, theta {model.theta:g}, rule {model.rule}, alpha {alpha:g}",
-        caption=caption,
         title_justify="left",
-        caption_justify="left",
     )
     table.add_column("image", no_wrap=True)
     table.add_column("class", no_wrap=True)

@@ -140,11 +140,8 @@ def _settings(model: "ACES", options: dict[str, Any]) -> dict[str, Any]:
 
 def _below(radius: float | None, answered: list[Answered]) -> int:
     """Exit status 1 if an image is not certified within the radius that was asked for."""
-    return int(
-        radius is not None
-        # type: ignore[union-attr]
-        and any(it.answer is not None and it.answer.radius < radius for it in answered)
-    )
+    found = [it.answer for it in answered if it.answer is not None]
+    return int(radius is not None and any(getattr(it, "radius", 0.0) < radius for it in found))
 
 
 def _record(it: Answered) -> dict[str, Any]:
@@ -160,12 +157,7 @@ def _show(answered: list[Answered], model: "ACES", alpha: float) -> None:
 
     assert model.shape is not None
     values = math.prod(model.shape)
-    table = answering.new_table(
-        model,
-        alpha,
-        caption="radius: l2, pixels in [0, 1]. One value may change by so many of 255 grey levels,\n"
-        f"or all {values:,} values at once. Everything is rounded down.",
-    )
+    table = answering.new_table(model, alpha)
     for name in ("radius", "one value", f"all {values:,}"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("route", no_wrap=True)
@@ -182,6 +174,10 @@ def _show(answered: list[Answered], model: "ACES", alpha: float) -> None:
             f"{it.answer.draws:,}",
         )
     answering.show_table(table)
+    say(
+        "radius: l2, pixels in [0, 1]. Within it one value may change by so many of 255 grey levels,"
+        f" or all {values:,} at once. Rounded down."
+    )
 
 
 def _escaped(text: str) -> str:

@@ -12,7 +12,7 @@ from aces.rule import ABSTAIN, Outcomes, Route
 from aces.rule.counts import Counts, Settings
 from aces.sampling import Answer, Images
 from aces.sampling.lattice import lattice
-from aces.sampling.noise import rounding_distance
+from aces.sampling.noise import lattice_points, rounding_distance
 
 
 @dataclass(frozen=True)
@@ -24,35 +24,43 @@ class Writer:
     rule: str
     alpha: float
     classes: Sequence[str] | None
+    rounding: np.ndarray  # (N,) l2 by which each image was moved to the lattice of the noise
 
     def certificates(self, outcomes: Outcomes, counts: Counts) -> list[Certificate]:
         """One per image, from the outcomes at the only theta."""
         assert outcomes.p_select is not None and outcomes.p_class is not None
+        # A certificate speaks of the image on the lattice; around the image itself it is smaller.
+        radius, rounding = outcomes.radius[:, 0], self.rounding
+        smaller = np.maximum(np.nextafter(radius - rounding, -np.inf), 0.0)
         return self._certificates(
             counts.settings,
             prediction=outcomes.prediction[:, 0],
-            radius=outcomes.radius[:, 0],
+            radius=np.where(rounding > 0, smaller, radius),
             route=outcomes.route[:, 0],
             p_select=outcomes.p_select[:, 0],
             p_class=outcomes.p_class[:, 0],
             draws=counts.draws.sum(axis=0),
             invalid=counts.invalid.sum(axis=0),
+            rounding=rounding,
         )
 
-    def certificates_at(self, answers: list[Answer]) -> list[Certificate]:
-        """One per image, from answers about one radius."""
-        settings, radius = answers[0].settings, np.array([it.radius for it in answers])
+    def certificates_at(self, answers: list[Answer], *, radius: float) -> list[Certificate]:
+        """One per image, from answers about this radius, or about a larger one that allows for the
+        rounding.
+        """
+        settings, certified = answers[0].settings, np.array([it.radius > 0 for it in answers])
         # Where the radius is certified, the probabilities exceed this one.
-        shown = np.where(radius > 0, ndtr(radius / settings.sigma), 0.0)
+        shown = np.where(certified, ndtr(radius / settings.sigma), 0.0)
         return self._certificates(
             settings,
             prediction=np.array([it.prediction for it in answers]),
-            radius=radius,
+            radius=np.where(certified, radius, 0.0),
             route=np.array([it.route for it in answers]),
             p_select=shown,
             p_class=shown,
             draws=np.array([it.draws for it in answers]),
             invalid=np.array([it.invalid for it in answers]),
+            rounding=self.rounding,
         )
 
     def predictions(
@@ -72,15 +80,8 @@ class Writer:
 
     def _certificates(self, settings: Settings, **columns: np.ndarray) -> list[Certificate]:
         how = asdict(self._circumstances(settings))
-        rounding = self._rounding(settings)
-        # A certificate speaks of the image on the lattice; around the image itself it is smaller.
-        smaller = np.nextafter(columns["radius"] - rounding, -np.inf)
-        columns["radius"] = np.where(rounding > 0, np.maximum(smaller, 0.0), columns["radius"])
-        rows = zip(
-            *(column.tolist() for column in columns.values()), rounding.tolist(), strict=True
-        )
-        names = [*columns, "rounding"]
-        made = [dict(zip(names, row, strict=True)) for row in rows]
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        made = [dict(zip(columns, row, strict=True)) for row in rows]
         return [
             Certificate(
                 **row | {"route": Route(row["route"])},
@@ -116,14 +117,22 @@ class Writer:
             generator=GENERATORS[settings.noise],
         )
 
-    def _rounding(self, settings: Settings) -> np.ndarray:
-        """(N,) how far each image was moved to the lattice."""
-        if settings.noise != "exact":
-            return np.zeros(len(self.images))
-        return rounding_distance(self.images.pixels, lattice(settings.sigma))
-
     def _name(self, label: int) -> str:
         return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
+
+
+def rounding_of(images: Images, *, sigma: float, noise: str) -> np.ndarray:
+    """(N,) the l2 distance of each image from the lattice point that stands for it.
+
+    It is 0 for uint8 images, and for floats that are the nearest ones to lattice points: these are
+    the same images in another notation.
+    """
+    if noise != "exact":
+        return np.zeros(len(images))
+    steps = lattice(sigma)
+    points = lattice_points(images.pixels, steps).double() / steps.scale
+    same = (images.pixels == points.to(images.pixels.dtype)).flatten(1).all(dim=1).numpy()
+    return np.where(same, 0.0, rounding_distance(images.pixels, steps))
 
 
 # What makes the random numbers, by the kind of noise.

@@ -24,7 +24,7 @@ from aces.errors import InputError
 from aces.files import digest_of
 from aces.model import checks, pipeline
 from aces.model import folder as saved
-from aces.model.answers import Writer, prediction_routes
+from aces.model.answers import Writer, prediction_routes, rounding_of
 from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import as_images
 from aces.networks import fingerprint
@@ -145,7 +145,7 @@ class ACES:
         plan = self._plan(n0=n0, n=n, seed=_seed(seed))
         checks.check_draws(n, alpha=alpha, spend=SPEND[-1] if adaptive and radius is None else 1.0)
         images = self._images(x)
-        how = {"index": index, "progress": progress}
+        how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if radius is not None:
             if not adaptive:
@@ -154,10 +154,12 @@ class ACES:
                     "adaptive=True, or leave radius out to have the largest that n draws can "
                     "certify"
                 )
-            question = {"radius": radius, "theta": self.theta, "alpha": alpha, "rule": self.rule}
-            return writer.certificates_at(
-                self._draw(sampling.certify_at, images, plan, **how, **question)
-            )
+            # Around the images that were given, the radius is smaller by their rounding.
+            around = radius + float(writer.rounding.max())
+            question: dict[str, Any] = {"radius": around, "theta": self.theta}
+            question |= {"alpha": alpha, "rule": self.rule}
+            answers = self._draw(sampling.certify_at, images, plan, **how, **question)
+            return writer.certificates_at(answers, radius=radius)
         core = self._core_classes(images)
         if adaptive:
             plan = _with_looks(plan, alpha=alpha, theta=self.theta)
@@ -201,11 +203,13 @@ class ACES:
         """
         checks.check_draws(n, alpha=alpha)
         images = self._images(x)
-        core, how = self._core_classes(images), {"index": index, "progress": progress}
+        core = self._core_classes(images)
+        how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if adaptive:
             plan = self._adaptive_plan(n=n, alpha=alpha, seed=_seed(seed))
-            question = {"core": core, "theta": self.theta, "alpha": alpha, "rule": self.rule}
+            question: dict[str, Any] = {"core": core, "theta": self.theta}
+            question |= {"alpha": alpha, "rule": self.rule}
             return writer.predictions_of(
                 self._draw(sampling.predict, images, plan, **how, **question)
             )
@@ -213,7 +217,7 @@ class ACES:
         counts = self._draw(
             sampling.sample, images, self._plan(n0=n0, n=n - n0, seed=_seed(seed)), **how
         )
-        ask = {"alpha": alpha, "thetas": [self.theta], "rule": self.rule}
+        ask: dict[str, Any] = {"alpha": alpha, "thetas": [self.theta], "rule": self.rule}
         labels = rules.predict(counts, core, **ask)[:, 0]
         routes = prediction_routes(labels, rules.certify(counts, core, **ask), counts.guess, core)
         return writer.predictions(labels, routes, counts)
@@ -300,10 +304,8 @@ class ACES:
         one, and it is filled.
         """
         own = {"core": core, "certify": certify, "select": select}
-        networks, description = saved.read_folder(
-            folder, {role: it for role, it in own.items() if it is not None}
-        )
-        return cls(**networks, **description, device=device, workers=workers)
+        found = saved.read_folder(folder, {role: it for role, it in own.items() if it is not None})
+        return cls(**found, device=device, workers=workers)
 
     @classmethod
     def from_pipeline(
@@ -374,7 +376,8 @@ class ACES:
         return as_images(x, shape=self.shape, resize=self.resize)
 
     def _writer(self, images: Images, *, alpha: float) -> Writer:
-        return Writer(images, self.theta, self.rule, alpha, self.classes)
+        rounding = rounding_of(images, sigma=self.sigma, noise=self.noise)
+        return Writer(images, self.theta, self.rule, alpha, self.classes, rounding)
 
     def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""

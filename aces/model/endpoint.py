@@ -82,9 +82,10 @@ class Endpoint:
         except Busy as error:
             return _failure(UNAVAILABLE, str(error), retry=error.seconds)
         work = loop.run_in_executor(self._pools[ticket.heavy], self._certify, asked, ticket)
-        client = asyncio.ensure_future(_disconnected(request))
+        client: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
+        both: set[asyncio.Future[Any]] = {work, client}
         try:
-            await asyncio.wait({work, client}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 ticket.gone.set()
             return _success(await work)

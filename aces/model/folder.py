@@ -60,12 +60,8 @@ def _write_network(folder: Path, role: str, network: nn.Module, num_classes: int
     }
 
 
-def read_folder(
-    folder: str | Path, own: Mapping[str, nn.Module]
-) -> tuple[dict[str, nn.Module], dict[str, Any]]:
-    """The networks and the description that `write_folder` wrote. `own` are modules to fill, by
-    role.
-    """
+def read_folder(folder: str | Path, own: Mapping[str, nn.Module]) -> dict[str, Any]:
+    """The arguments of `ACES` that `write_folder` wrote. `own` are modules to fill, by role."""
     folder = Path(folder)
     description = read_description(folder)
     about = description.pop("networks")
@@ -75,7 +71,7 @@ def read_folder(
     networks = {
         role: _read_network(folder, role, what, own.get(role)) for role, what in about.items()
     }
-    return networks, description
+    return description | networks
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -134,6 +130,10 @@ def _is_number(value: object) -> bool:
     return type(value) is float and math.isfinite(value)
 
 
+def _is_sigma(value: object) -> bool:
+    return _is_number(value) and value > 0  # type: ignore[operator]
+
+
 def _is_theta(value: object) -> bool:
     return _is_number(value) and is_on_grid(value)  # type: ignore[arg-type]
 
@@ -167,8 +167,7 @@ def _are_networks(value: object) -> bool:
 # name -> whether a value fits, and what is expected, in words
 EXPECTED: dict[str, tuple[Callable[[object], bool], str]] = {
     "num_classes": (lambda value: _is_whole(value, least=2, most=10**7), "a whole number from 2"),
-    # type: ignore[operator]
-    "sigma": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "sigma": (_is_sigma, "a number above 0"),
     "theta": (_is_theta, "a multiple of 1/1000 from 0 to 1"),
     "rule": (lambda value: isinstance(value, str), "a word"),
     "noise": (lambda value: isinstance(value, str), "a word"),

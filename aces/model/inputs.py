@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -32,19 +32,16 @@ def as_images(
     source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL
     image; or a list of these. Files and PIL images are resized and cropped as the model says.
     """
-    images = Images.of(source if _is_array(source) else _read(source, shape=shape, resize=resize))
+    if isinstance(source, (np.ndarray, Tensor, Images)):
+        images = Images.of(source)
+    else:
+        images = Images.of(_read(source, shape=shape, resize=resize))
     if shape is not None and images.shape != shape:
         raise InputError(f"images of shape {images.shape}: this model takes (C, H, W) = {shape}")
     return images
 
 
-def _is_array(source: object) -> bool:
-    return isinstance(source, (np.ndarray, Tensor, Images))
-
-
-def _read(
-    source: "Source", *, shape: tuple[int, int, int] | None, resize: int | None
-) -> np.ndarray:
+def _read(source: Any, *, shape: tuple[int, int, int] | None, resize: int | None) -> np.ndarray:
     """(N, H, W, C) uint8 of files and PIL images."""
     from PIL.Image import Image
 

@@ -7,7 +7,6 @@ W) in [0, 1], or an image file, whose parameters stand in the address: `/invocat
 
 import difflib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,8 +77,7 @@ def read_request(
     model: ACES,
     defaults: Mapping[str, Any],
 ) -> Request:
-    """What a request asks for. `kind` is the content type, `query` the parameters of the address.
-    """
+    """What a request asks for. kind: the content type; query: parameters of the address."""
     if len(body) > MOST_BYTES:
         raise InputError(f"a body of {len(body):,} bytes: expected at most {MOST_BYTES:,}")
     if kind.startswith("image/"):
@@ -169,13 +167,7 @@ def _image(body: bytes, model: ACES) -> np.ndarray:
     """(1, H, W, C) the image file in a body."""
     if model.shape is None:
         raise InputError("the model does not say which images it takes: send inputs as JSON")
-    with tempfile.NamedTemporaryFile(prefix="aces-image-") as file:
-        file.write(body)
-        file.flush()
-        try:
-            return read_image(file.name, shape=model.shape, resize=model.resize)[None]
-        except InputError as error:
-            raise InputError(str(error).replace(file.name, "in the body")) from None
+    return read_image(body, shape=model.shape, resize=model.resize, name="in the body")[None]
 
 
 def as_row(certificate: Certificate) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import binomtest
 from torch import nn
 
 from aces import data, runtime
@@ -22,6 +21,7 @@ from aces.console import progress
 from aces.data import EvalSet
 from aces.networks import lanet
 from aces.networks.formats import AKAMASTER, DISTILLER, LANET, MACER, SMOOTHING, Weights
+from aces.rule.statistics import two_sided_p_value
 
 # full: (x - mean) / std of the dataset; center: x - mean; half: mean and std 1/2; pixels: mean and
 # standard deviation over all pixels of CIFAR-10, whose usual std is the mean of the images' own
@@ -145,7 +145,7 @@ def p_value(a: np.ndarray, b: np.ndarray) -> float:
     each of these goes either way with probability 1/2.
     """
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    return 1.0 if only_a + only_b == 0 else float(binomtest(only_a, only_a + only_b).pvalue)
+    return float(two_sided_p_value(only_a, only_a + only_b))
 
 
 def weigh(trials: Sequence[Trial], proposal: Proposal, *, asked: bool) -> Verdict:

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.optimization import fuse
 
 from aces import networks
 from aces.console import stderr
 from aces.errors import InputError, one_line
+from aces.sampling import exported
 from aces.sampling.cuda import Recording, no_tf32
 
 Forward = Callable[
@@ -254,11 +254,7 @@ def _choose(
     small = example[0].numel() <= _SMALL
     if device.type == "cpu" and precision == "float32":
         try:
-            network = OnnxNetwork(
-                _export(module, example), OnnxNetwork.backend_on(device), 64 if small else 16, probe
-            )
-            _check_same(network, module, example)
-            return network
+            return _exported(module, example, batch=64 if small else 16, probe=probe)
         except Exception as error:
             stderr.print(
                 f"ONNX cannot express this network ({one_line(error)}): torch runs it instead, more slowly",
@@ -273,6 +269,21 @@ def _choose(
         batch,
         probe,
     )
+
+
+def _exported(module: "_Stack", example: Tensor, *, batch: int, probe: list[float]) -> OnnxNetwork:
+    """The networks in ONNX, checked to compute the same; exported again if a kept file does not."""
+    backend = OnnxNetwork.backend_on(torch.device("cpu"))
+    shape, parts = tuple(example.shape[1:]), list(module.networks)
+    content, forget = exported.kept(module, parts, shape, lambda: _export(module, example))
+    try:
+        network = OnnxNetwork(content, backend, batch, probe)
+        _check_same(network, module, example)
+    except Exception:
+        forget()
+        network = OnnxNetwork(_export(module, example), backend, batch, probe)
+        _check_same(network, module, example)
+    return network
 
 
 def _export(module: nn.Module, example: Tensor) -> bytes:
@@ -291,6 +302,8 @@ def _export(module: nn.Module, example: Tensor) -> bytes:
 @torch.inference_mode()
 def _folded(module: nn.Module, example: Tensor) -> nn.Module:
     """The networks with batch norm folded into the convolutions, where torch can trace them."""
+    from torch.fx.experimental.optimization import fuse
+
     try:
         folded = fuse(module)
         return folded if all(map(_agree, module(example), folded(example))) else module
@@ -305,8 +318,8 @@ def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
     """
     forward = network.open(torch.device("cpu"))
     for x in (example, example[:1]):
-        for given, exported in zip(module(x), forward(x), strict=True):
-            if not _agree(given, exported):
+        for given, found in zip(module(x), forward(x), strict=True):
+            if not _agree(given, found):
                 raise RuntimeError("its logits differ after export")
 
 
