@@ -523,3 +523,51 @@ def test_a_damaged_folder_is_named(tmp_path):
     (tmp_path / "aces.yaml").write_text("{")
     with pytest.raises(InputError, match="not YAML"):
         ACES.load(tmp_path)
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def test_calibrate_sets_the_largest_theta_that_keeps_its_promise():
+    """The core is always right, the certification network on half of the images only: what it is
+    asked is lost. At theta = 0 it is never asked.
+    """
+    model = ACES(
+        core=HalfSpace(threshold=0.5),
+        certify=HalfSpace(threshold=0.3, scale=4.0),
+        sigma=0.25,
+        theta=0.9,
+        num_classes=2,
+        workers=1,
+    )
+    levels = np.repeat([0.2, 0.4, 0.6, 0.8], 50)
+    x, labels = grey(*levels.tolist()), (levels > 0.5).astype(int)
+    found = model.calibrate(x, labels, loss=0.05, confidence=0.9, n=60, step=0.1, seed=0)
+    assert model.theta == found.theta < 1 and found.images == 200 and found.shown
+    assert found.measured <= found.bound <= 0.05 and found.losses[-1] > 0.05
+    assert model.calibrate(x, labels, loss=0.9, n=60, step=0.1, seed=0).theta == 1
+
+
+def test_calibrate_says_how_many_images_it_needs():
+    model, before = half_space_model(theta=0.8), 0.8
+    with pytest.raises(InputError, match="take at least 203"):
+        model.calibrate(grey(0.6, 0.4), [1, 0], n=60)
+    assert model.theta == before
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"labels": [0]}, "labels of shape"),
+        ({"labels": [0, 2]}, "classes 0 to 1"),
+        ({"labels": [0.0, 1.0]}, "type float"),
+        ({"step": 0.3}, "step=0.3"),
+        ({"loss": 0.0}, "loss=0"),
+        ({"confidence": 1.0}, "confidence=1"),
+        ({"n": 3}, "n=3 is too small"),
+    ],
+)
+def test_wrong_calibrations_are_refused(change, message):
+    options = {"labels": [0, 1], "n": 60} | change
+    with pytest.raises(InputError, match=message):
+        half_space_model().calibrate(grey(0.4, 0.6), **options)

@@ -19,7 +19,15 @@ from aces.errors import InputError
 from aces.model.attack import ATTACKS, Effort, attack, check_differentiable, within
 from aces.sampling.lattice import lattice
 from default_networks import default_images, default_model
-from small_models import HalfSpace, digits, digits_model, grey, half_space_model, write_project
+from small_models import (
+    Constant,
+    HalfSpace,
+    digits,
+    digits_model,
+    grey,
+    half_space_model,
+    write_project,
+)
 
 torch.set_num_threads(1)
 
@@ -39,7 +47,9 @@ def test_no_attack_changes_an_answer_inside_its_radius(rule):
     assert all(row["any"] == 0 for row in result.by_scale())
     assert {it.attack for it in result.trials} == set(ATTACKS)
     assert len(result.trials) == len(result.targets) * 2 * (2 + EFFORT.directions)
-    assert all(it.distance > 0 for it in result.trials)
+    radius = [result.certificates[it.image].radius for it in result.trials]
+    reached = [it.distance / it.scale / r for it, r in zip(result.trials, radius, strict=True)]
+    assert max(reached) < 1 and np.median(reached) > 0.8
 
 
 def test_the_default_networks_hold_inside_and_fall_outside():
@@ -51,7 +61,15 @@ def test_the_default_networks_hold_inside_and_fall_outside():
 
 def test_a_half_space_falls_just_outside_of_its_exact_radius():
     """The exact radius of HalfSpace is its distance to the boundary: PGD must find the way."""
-    model, x = half_space_model(core=0, rule="paper"), grey(0.6, 0.56)
+    model = ACES(
+        core=Constant([1.0, 0.0]),
+        certify=HalfSpace(scale=20.0),
+        sigma=0.25,
+        theta=1.0,
+        num_classes=2,
+        workers=1,
+    )
+    x = grey(0.6, 0.57)
     result = attacked(model, x, scales=(0.98, 1.5))
     inside, outside = result.by_scale()
     assert inside["any"] == 0 and outside["class"] == 2
@@ -73,6 +91,8 @@ def test_moved_images_stay_in_the_ball_the_box_and_on_the_lattice():
     assert ((found >= 0) & (found <= 1)).all()
     assert ((found.double() - x.double()).flatten(1).norm(dim=1) <= reach.flatten() + 1e-6).all()
     assert torch.allclose(found * steps, torch.round(found * steps), atol=1e-2)
+    tiny = torch.full_like(reach, 1e-4)  # less than a step: nothing can move
+    assert torch.equal(within(x, moved, tiny, steps=steps), torch.round(x * steps) / steps)
 
 
 def test_the_curve_starts_at_the_same_point_and_never_rises():

@@ -34,6 +34,7 @@ SCALES = (0.5, 0.98, 1.5, 2.0, 3.0, 4.0)  # multiples of the certified radius
 CONFIRM_ALPHA, CONFIRM_DRAWS = 1e-9, 100_000  # of PREDICT, before a breach is reported
 CORE_WEIGHT = 0.5  # of the core network's gradient beside that of the selection
 STEP = 2.5  # all steps together reach this many times the radius
+ROUNDINGS = 4  # attempts to bring a move onto the lattice without leaving the ball
 GROUP = 8  # images whose gradients are computed together
 
 Objective = Callable[[Tensor, Tensor], Tensor]  # logits (m, N, K), classes (N,) -> (N,)
@@ -226,8 +227,8 @@ class _Target:
             if core:
                 gradient = gradient + core * _unit(self._core_gradient(moved))
             step = STEP * reach / effort.steps * _unit(gradient)
-            moved = within(self.x, moved + step, reach, steps=self.steps) - self.x
-        return self.x + moved
+            moved = projected(self.x, moved + step, reach)
+        return within(self.x, moved, reach, steps=self.steps)
 
     def _smoothed_gradient(
         self, objective: Objective, moved: Tensor, effort: Effort, generator: torch.Generator
@@ -273,15 +274,25 @@ def _selection_objective(model: ACES) -> Objective:
 
 
 def within(x: Tensor, moved: Tensor, reach: Tensor, *, steps: int) -> Tensor:
-    """(N, C, H, W) x moved by at most `reach`, in [0, 1], on the lattice.
+    """(N, C, H, W) x moved by at most `reach`, in [0, 1], on the lattice of so many steps.
 
-    Clamping to [0, 1] and rounding towards x shorten the move in every value, so that the distance
-    never exceeds `reach`.
+    Rounding to the lattice lengthens a move a little, so it is shortened and rounded again until it
+    fits; if it never does, rounding towards x shortens it for sure.
     """
+    base, moved = torch.round(x * steps), projected(x, moved, reach) * steps
+    shorter = torch.ones_like(reach)
+    for _ in range(ROUNDINGS):
+        found = torch.round(moved * shorter)
+        norm = _norm(found) / steps
+        shorter = torch.where(norm > reach, shorter * (reach / norm.clamp_min(1e-12)), shorter)
+    found = torch.where(norm > reach, torch.trunc(moved * shorter.clamp_max(1)), found)
+    return (base + found) / steps
+
+
+def projected(x: Tensor, moved: Tensor, reach: Tensor) -> Tensor:
+    """The move, shortened so that x + moved stays in [0, 1] and within `reach`."""
     moved = (x + moved).clamp(0, 1) - x
-    norm = moved.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
-    moved = moved * (reach / norm).clamp_max(1)
-    return (torch.round(x * steps) + torch.trunc(moved * steps)) / steps
+    return moved * (reach / _norm(moved).clamp_min(1e-12)).clamp_max(1)
 
 
 def _trials(
@@ -308,7 +319,12 @@ def _groups(targets: list[int]) -> Iterator[list[int]]:
 
 def _unit(vectors: Tensor) -> Tensor:
     """Each image scaled to l2 norm 1; a vanishing one stays 0."""
-    return vectors / vectors.flatten(1).norm(dim=1)[:, None, None, None].clamp_min(1e-12)
+    return vectors / _norm(vectors).clamp_min(1e-12)
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    """(N, 1, 1, 1) the l2 norm of each image."""
+    return vectors.flatten(1).norm(dim=1)[:, None, None, None]
 
 
 def _gradient(objective: Tensor, moved: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ each.
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from torch import nn
 
 from aces import grid, params
@@ -58,3 +59,18 @@ def as_shape(shape: Sequence[int]) -> tuple[int, int, int]:
         raise InputError(f"shape={tuple(shape)}: expected (C, H, W)")
     channels, height, width = map(int, shape)
     return channels, height, width
+
+
+def as_labels(labels: Sequence[int] | np.ndarray, *, images: int, num_classes: int) -> np.ndarray:
+    """(N,) the true classes of the images."""
+    found = np.asarray(labels)
+    if found.shape != (images,) or found.dtype.kind not in "iu":
+        raise InputError(
+            f"labels of shape {found.shape} and type {found.dtype}: expected one whole number for "
+            f"each of the {images} images"
+        )
+    if found.min() < 0 or found.max() >= num_classes:
+        raise InputError(
+            f"labels from {found.min()} to {found.max()}: expected classes 0 to {num_classes - 1}"
+        )
+    return found

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from torch import nn
 
-from aces import params, sampling
+from aces import grid, params, sampling
 from aces import rule as rules
 from aces.errors import InputError
 from aces.files import digest_of
@@ -28,6 +28,7 @@ from aces.model.answers import Writer, prediction_routes, rounding_of
 from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import as_images
 from aces.networks import fingerprint
+from aces.rule.calibration import Calibration, calibrate
 from aces.rule.sequential import log_evidence
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, Images
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+N0_CALIBRATE = 100  # draws that fix the guesses when theta is chosen
 N0_PREDICT = 50  # of the draws of PREDICT, those that fix the guesses, at most
 # Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha. An
 # image stops when its radius can grow by no more than 1 % of the largest possible.
@@ -154,9 +156,7 @@ class ACES:
                     "adaptive=True, or leave radius out to have the largest that n draws can "
                     "certify"
                 )
-            # Around the images that were given, the radius is smaller by their rounding.
-            around = radius + float(writer.rounding.max())
-            question: dict[str, Any] = {"radius": around, "theta": self.theta}
+            question: dict[str, Any] = {"radius": radius, "theta": self.theta}
             question |= {"alpha": alpha, "rule": self.rule}
             answers = self._draw(sampling.certify_at, images, plan, **how, **question)
             return writer.certificates_at(answers, radius=radius)
@@ -231,16 +231,45 @@ class ACES:
         confidence: float = 0.95,
         n: int = 500,
         alpha: float = 0.001,
+        step: float = 0.01,
         seed: int | None = None,
         progress: bool = False,
-    ) -> Any:
+    ) -> Calibration:
         """Set theta to the largest that loses at most `loss` of the core network's accuracy, with
         probability at least `confidence` over these images; return it with its evidence.
 
-        x, labels: images that nothing is reported on, and their true classes; n: draws per image.
-        With too few images the message says how many are needed, and theta stays what it was.
+        With too few images the message says how many are needed, and theta stays what it was. If
+        not even the smallest theta can be shown to keep the promise, theta becomes 0.
+
+        Args:
+            x: Images that nothing is reported on, as for `certify`.
+            labels: Their true classes.
+            loss: The share of images that may be lost, such as 0.02 for two points.
+            confidence: With which the loss is at most that.
+            n: Draws per image. An image on which PREDICT abstains counts as wrong.
+            alpha: The failure probability of PREDICT.
+            step: The thetas that are tried are its multiples.
+            seed: Repeats the draws of an earlier call.
+            progress: Show a progress bar.
         """
-        raise NotImplementedError
+        if not grid.is_step(step):
+            raise InputError(f"step={step}: expected a number such as 0.01, which divides 1")
+        checks.check_draws(n, alpha=alpha)
+        images, thetas = self._images(x), grid.thetas(step)
+        labels = checks.as_labels(labels, images=len(images), num_classes=self.num_classes)
+        core = self._core_classes(images)
+        plan = self._plan(n0=N0_CALIBRATE, n=n, seed=_seed(seed))
+        counts = self._draw(sampling.sample, images, plan, progress=progress)
+        answers = rules.predict(counts, core, alpha=alpha, thetas=thetas, rule=self.rule)
+        found = calibrate(
+            core == labels,
+            answers == labels[:, None],
+            thetas=thetas,
+            loss=loss,
+            confidence=confidence,
+        )
+        self.theta = found.theta
+        return found
 
     # ---------------------------------------------------------------- variants of this model
 

@@ -15,7 +15,13 @@ from aces.networks import load_model
 def read(folder: Path, *, theta: float | None = None) -> dict[str, Any]:
     """The arguments of `ACES` for the run in `folder`; a given theta goes before the run's."""
     settings = params.load(folder / paths.PARAMS)
-    selects = settings.combine.rule == "paper" and settings.select.score != "entropy"
+    paper = settings.combine.rule == "paper"
+    if paper and settings.select.score not in params.SCORES:
+        raise InputError(
+            f"select.score={settings.select.score!r}: a score of your own is known to the pipeline "
+            "only; with combine.rule: confident the model needs none"
+        )
+    selects = paper and settings.select.score == "network"
     networks = read_networks(folder, settings, selects=selects)
     info = read_info(folder, settings)
     return {
