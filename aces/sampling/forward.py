@@ -186,8 +186,7 @@ def opened(network: Network, device: torch.device) -> Forward:
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
-    """The model hash of the counts: of the network, and of the selection network if there is one.
-    """
+    """The model hash of the counts: of the network, and of the selection network if there is one."""
     return networks.fingerprint(model if select is None else _Stack(model, select))
 
 
@@ -275,7 +274,7 @@ def _exported(module: "_Stack", example: Tensor, *, batch: int, probe: list[floa
     """The networks in ONNX, checked to compute the same; exported again if a kept file does not."""
     backend = OnnxNetwork.backend_on(torch.device("cpu"))
     shape, parts = tuple(example.shape[1:]), list(module.networks)
-    content, forget = exported.kept(module, parts, shape, lambda: _export(module, example))
+    content, forget = exported.kept(parts, shape, lambda: _export(module, example))
     try:
         network = OnnxNetwork(content, backend, batch, probe)
         _check_same(network, module, example)
