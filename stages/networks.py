@@ -104,7 +104,7 @@ def take(
         dataset=evaluation.info,
         arch=arch,
         num_classes=num_classes,
-        sigma=None if role == "core" else params.sigma,
+        sigma=noise_of(params, role),
         evaluation=evaluation,
     )
     for note in found.notes:
@@ -112,13 +112,29 @@ def take(
     concerns = []
     if found.near_chance:
         concerns.append(
-            f"{role} network: hardly better than chance on the evaluation images; are the dataset, the "
+            f"{role} network: hardly better than chance on the evaluation images; are the dataset, "
+            "the "
             "network and the normalisation right? `aces import` lets you choose"
         )
         warn(concerns[0])
     files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained
     concerned = {"concerns": concerns} if concerns else {}
     return found.module, {"parameters": _count(found.module), **concerned}
+
+
+def noise_of(params: Params, role: str) -> float | None:
+    """The noise under which a network is used: none for the core, and none behind a denoiser."""
+    denoised = role == "certify" and params.certify.denoiser.arch != "none"
+    return None if role == "core" or denoised else params.sigma
+
+
+def take_pretrained(params: Params, *, role: str, arch: str) -> tuple[nn.Module, dict]:
+    """The network with the weights its library publishes, and its summary."""
+    info = read_eval(paths.evaluation_images(params.dataset.name)).info
+    network = networks.pretrained(arch, num_classes=info.num_classes, channels=info.shape[0])
+    say(f"{role}: the pretrained weights of {arch}")
+    files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained
+    return network, {"parameters": _count(network)}
 
 
 def write_network(params: Params, network: nn.Module, *, role: str, **metadata: Any) -> None:

@@ -26,6 +26,9 @@ def train_certify(params: Params, run: StageRun) -> dict:
             arch=_named(certify.arch, certify.checkpoint),
         )
         about: dict[str, object] = {"checkpoint": networks.checkpoint_name(certify.checkpoint)}
+    elif certify.weights == "pretrained":
+        network, summary = networks.take_pretrained(params, role="certify", arch=certify.arch)
+        about = {"weights": certify.weights}
     else:
         network, summary = train_classifier(params, run)
         about = {"method": certify.method, "sigma": params.sigma}

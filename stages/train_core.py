@@ -19,6 +19,10 @@ def train_core(params: Params, run: StageRun) -> dict:
         network = at_own_size(network, core.size)
         networks.write_network(params, network, role="core", checkpoint=origin)
         return summary
+    if core.weights == "pretrained":
+        network, summary = networks.take_pretrained(params, role="core", arch=core.arch)
+        networks.write_network(params, at_own_size(network, core.size), role="core")
+        return summary
     training = networks.read_training(params)
     classes = training.num_classes
     if not networks.is_published(params.certify.checkpoint):

@@ -199,7 +199,8 @@ def _default_out(name: str, fingerprint: str) -> Path:
 
 
 def _show_trials(found: "Imported") -> None:
-    """The evidence as a table, the most accurate candidate first."""
+    """The evidence as a table, the most accurate candidate first; an arrow marks what was taken."""
+    from rich.box import SIMPLE
     from rich.table import Table
 
     from aces.networks.evidence import p_value
@@ -208,25 +209,36 @@ def _show_trials(found: "Imported") -> None:
         return
     several = len({trial.arch for trial in found.trials}) > 1
     ranked = sorted(found.trials, key=lambda trial: (not trial.complete, -trial.accuracy))
-    table = Table(title=f"accuracy, one copy of each image at sigma {found.sigma or 0:g}")
-    for column in (*(["network"] if several else []), "normalisation", "mean", "std"):
-        table.add_column(column)
-    for column in ("accuracy", "images", "p against the first"):
-        table.add_column(column, justify="right")
+    title = f"accuracy, one copy of each image at sigma {found.sigma or 0:g}"
+    table = Table(title=title, box=SIMPLE, padding=(0, 1))
+    for column in ("", *(["network"] if several else []), "normalisation", "mean", "std"):
+        table.add_column(column, no_wrap=True)
+    for column in ("accuracy", "images", "p"):
+        table.add_column(column, justify="right", no_wrap=True)
     for trial in ranked:
         taken = (trial.arch, trial.kind) == (found.arch, found.normalization)
         p = p_value(ranked[0].correct, trial.correct) if trial.complete else None
         table.add_row(
-            *([trial.arch] if several else []),
-            f"{trial.kind} (taken)" if taken else trial.kind,
-            " ".join(f"{value:.3g}" for value in trial.mean),
-            " ".join(f"{value:.3g}" for value in trial.std),
+            ">" if taken else "",
+            *([trial.arch.removeprefix("cifar_")] if several else []),
+            trial.kind,
+            _numbers(trial.mean),
+            _numbers(trial.std),
             f"{trial.accuracy:.1%}",
             str(len(trial.correct)),
-            "" if trial is ranked[0] or p is None else f"{p:.2g}",
+            "" if trial is ranked[0] or p is None else f"{p:.1g}",
             style="bold" if taken else None,
         )
     console.print(table)
+    say("p: of a paired test against the first row; few images: clearly worse on these")
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    """One number for all channels, or one for each, with three digits."""
+    distinct = values if len(set(values)) > 1 else values[:1]
+    return " ".join(
+        f"{value:.3f}".removeprefix("0").rstrip("0").rstrip(".") or "0" for value in distinct
+    )
 
 
 def _remarks(found: "Imported", findings: dict, evaluation: "EvalSet | None") -> list[str]:
