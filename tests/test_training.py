@@ -16,7 +16,7 @@ from aces.runtime import Runtime
 from aces.training import Loss, Method, methods, standard, train_network
 from aces.training.augment import crop, draw_views
 from aces.training.schedule import decays, learning_rate
-from aces.training.sources import FolderSource, random_box
+from aces.training.sources import ArraySource, FolderSource, random_box
 
 SETTINGS = {
     "epochs": 3,
@@ -313,6 +313,20 @@ def test_views_cover_all_shifts_and_mirror_photographs_only():
     assert 0.45 < colour.mirror.float().mean() < 0.55
     grey = draw_views((4000, 8, 8, 1), torch.Generator().manual_seed(0), mirror=False)
     assert not grey.mirror.any() and sorted(set(grey.shift.flatten().tolist())) == [-1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "channels, said, mirrored",
+    [(3, None, True), (1, None, False), (3, False, False), (1, True, True)],
+)
+def test_the_dataset_says_whether_mirror_images_keep_their_class(channels, said, mirrored):
+    pixels = np.zeros((64, 8, 8, channels), dtype=np.uint8)
+    pixels[:, :, :4] = 255  # bright on the left
+    images = TrainSet(pixels, np.zeros(64, np.int64), mirror=said)
+    source = ArraySource(images, torch.device("cpu"))
+    ((batch, _),) = source.batches(torch.arange(64)[None], seed=0)
+    turned = batch[:, 0, :, :4].mean((1, 2)) < batch[:, 0, :, 4:].mean((1, 2))
+    assert bool(turned.any()) == mirrored and not turned.all()
 
 
 @pytest.fixture
