@@ -287,6 +287,16 @@ def test_runs_with_other_draws_are_cautioned(runs, tmp_path):
     assert "differ in the number of draws n" in (tmp_path / "unlike/index.html").read_text()
 
 
+def test_draws_that_stopped_early_are_stated(runs, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["compare", *out]) == 0
+    assert "stopped early" not in capsys.readouterr().out
+    runs[1].params |= {"sample.adaptive.enabled": "True", "sample.adaptive.thetas": "[0.4, 0.5]"}
+    assert main(["compare", *out]) == 0
+    said = "(settled at θ = 0.4, 0.5)"
+    assert said in capsys.readouterr().out and said in (tmp_path / "out/index.html").read_text()
+
+
 @needs_browser
 def test_page_of_several_runs(runs, tmp_path, chromium):
     assert main(["compare", "--out", str(tmp_path / "out")]) == 0

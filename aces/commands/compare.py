@@ -140,6 +140,8 @@ def show(curves: list["RunCurve"], *, out: str, loss: float | None) -> None:
         for row in rows:
             table.add_row(*map(Text, row[:kept]))
         console.print(table)
+        if words := compare.early(group):
+            say(words)
         if kept < len(headings):
             say(f"a wider terminal also shows {', '.join(headings[kept:])}")
     say(f"page: {out}/index.html   curves: {out}/compare.csv")

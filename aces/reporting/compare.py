@@ -221,6 +221,7 @@ def _section(place: int, dataset: str, runs: list[RunCurve], loss: float | None)
         dataset=html.escape(dataset[:1].upper() + dataset[1:]),
         caution=_caution(runs),
         scaling=_scaling(runs),
+        early=_early(runs),
         unreachable=_unreachable(runs),
         standing=standing(loss),
         table=_table(*composed(runs, loss=loss)),
@@ -294,6 +295,26 @@ def _scaling(runs: list[RunCurve]) -> str:
         "multiples of each run’s own <i>σ</i>; each run stands at the nearest radius it has, which "
         "a tooltip names.</p>"
     )
+
+
+def early(runs: list[RunCurve]) -> str | None:
+    """Which runs stopped drawing early, and at which thresholds their answers are settled."""
+    told = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        if run.params.get("sample.adaptive.enabled") == "True":
+            thetas = run.params.get("sample.adaptive.thetas", "all").strip("[]")
+            told.append(f"{label} (settled at {'all θ' if thetas == 'all' else f'θ = {thetas}'})")
+    if not told:
+        return None
+    return (
+        f"Draws stopped early in {', '.join(told)}. At other thresholds answers are valid too, but "
+        "radii may be smaller than all draws would have given."
+    )
+
+
+def _early(runs: list[RunCurve]) -> str:
+    words = early(runs)
+    return f'<p class="note">{html.escape(words)}</p>' if words else ""
 
 
 def _unreachable(runs: list[RunCurve]) -> str:
