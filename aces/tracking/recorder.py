@@ -34,8 +34,13 @@ class Recorder:
         os.environ.pop("MLFLOW_RUN_ID", None)  # it would override every parent
         self._client = store.open_store()
 
-    def start(self, stage: str, parameters: dict[str, object], pid: int) -> dict[str, str]:
-        """Begin the stage's run under its parent; the ids of both."""
+    def start(
+        self, stage: str, parameters: dict[str, object], pid: int, began: float
+    ) -> dict[str, str]:
+        """Begin the stage's run under its parent; the ids of both.
+
+        began: when the stage began, which is seconds before this process is ready to write.
+        """
         self._stage, self._experiment = stage, store.experiment_id(self._client)
         pipelines.close_dead(self._client, self._experiment)
         self.parent = pipelines.find_parent(self._client, self._experiment, parameters)
@@ -44,7 +49,9 @@ class Recorder:
             names.PARENT: self.parent,
             names.PROCESS: pipelines.process_name(pid),
         }
-        run = self._client.create_run(self._experiment, run_name=stage, tags=tags)
+        run = self._client.create_run(
+            self._experiment, run_name=stage, tags=tags, start_time=int(began * 1000)
+        )
         self.id = run.info.run_id
         self._start_monitor()
         return {"id": run.info.run_id, "parent": self.parent}

@@ -7,6 +7,7 @@ with track("combine", parameters) as run:
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -36,7 +37,12 @@ class StageRun:
     def start(self, parameters: Mapping[str, object]) -> None:
         self._channel = Channel(self._complain)
         self._started = self._channel.post(
-            "start", vital=True, stage=self.stage, parameters=dict(parameters), pid=os.getpid()
+            "start",
+            vital=True,
+            stage=self.stage,
+            parameters=dict(parameters),
+            pid=os.getpid(),
+            began=time.time(),
         )
 
     @property
