@@ -3,6 +3,12 @@ thetas of interest, by either rule.
 
 The looks are fixed beforehand and share alpha (`aces.rule.sequential`), so a bound and an answer
 hold however it was decided to stop; what is decided here costs draws or radius, never soundness.
+
+Measured on the draws of the default network (120 images, sigma 0.25, all thetas, both rules), five
+geometric looks from 2 % on, tolerance 0.02, against all draws and one look: at n = 100,000 half of
+the draws keep 99.1 % of the average certified radius, 98.8 % at the worst theta, and 0.2 points
+more images abstain. At n = 20,000 three quarters of the draws keep 99.5 %. At n = 2,000 nothing can
+be saved for all thetas.
 """
 
 from collections.abc import Sequence
@@ -20,7 +26,10 @@ from aces.rule.sequential import Evidence
 from aces.rule.smoothing import guessed
 from aces.rule.statistics import lower_bound, max_radius, radius, upper_bound
 
-_OPTIMISM = 0.05  # how likely more draws may turn out better than what is held possible
+_OPTIMISM = 0.35  # how likely more draws may turn out better than what is held possible
+# PREDICT may be open at so many times the tolerance of all thetas: where the majority changes hands
+# it can never be sure, and an open theta costs an abstention there, no radius.
+_OPEN_PREDICTIONS = 4
 _CELLS = 2**19  # pairs of image and theta judged at once
 
 
@@ -99,12 +108,15 @@ class Stopping:
     ):
         self.sigma, self.tolerance, self.guess = sigma, plan.tolerance, guess
         self.alpha = plan.alpha / 2  # the strictest level a rule uses
+        # Along all thetas the majority changes hands somewhere, and near that theta nothing is ever
+        # settled: the same tolerance says at which share of the thetas an answer may stay open.
+        self.open = plan.tolerance if plan.thetas == "all" else 0.0
         self.bins = np.arange(BINS + 1) if plan.thetas == "all" else bins_of(plan.thetas)
         self.classes, self.score, self.doubt = classes, score, doubt
 
     def certified(self, looks: Looks, images: np.ndarray) -> np.ndarray:
-        """(N,) whether, at every theta and by either rule, what is possible brings no other route
-        and no radius that is much larger.
+        """(N,) whether, at every theta of interest and by either rule, what is possible brings no
+        other route and no radius that is much larger. Of all thetas, some may stay open.
         """
         settled = np.zeros(len(images), dtype=bool)
         for part in self._parts(len(images)):
@@ -113,7 +125,9 @@ class Stopping:
         return settled
 
     def predicted(self, looks: Looks, images: np.ndarray) -> np.ndarray:
-        """(N,) whether PREDICT answers at every theta by either rule, whatever the core says."""
+        """(N,) whether PREDICT answers at every theta by either rule, whatever the core says; of all
+        thetas, some may stay open.
+        """
         answered = np.zeros(len(images), dtype=bool)
         for part in self._parts(len(images)):
             evidence, guess = Evidence(looks.part(part)), self.guess[images[part]]
@@ -125,8 +139,13 @@ class Stopping:
             by_confident = confident.predict_from(
                 evidence, guess, nobody, alpha=alpha, bins=self.bins
             )
-            answered[part] = ((by_paper != ABSTAIN) & (by_confident != ABSTAIN)).all(axis=1)
+            sure = (by_paper != ABSTAIN) & (by_confident != ABSTAIN)
+            answered[part] = sure.mean(axis=1) >= 1 - _OPEN_PREDICTIONS * self.open
         return answered
+
+    def settled(self, looks: Looks, images: np.ndarray) -> np.ndarray:
+        """(N,) whether CERTIFY and PREDICT, from the same draws, leave nothing to be gained."""
+        return self.certified(looks, images) & self.predicted(looks, images)
 
     def _settled(self, evidence: Evidence, images: np.ndarray) -> np.ndarray:
         looks, guess = evidence.looks, self.guess[images]
@@ -141,7 +160,7 @@ class Stopping:
                 self._by_confident(evidence, images, agree),
             ):
                 same = (now[0] == later[0]) & (later[1] - now[1] <= margin)
-                settled &= same.all(axis=1)
+                settled &= same.mean(axis=1) >= 1 - self.open
         return settled
 
     def _by_paper(self, evidence: Evidence, images: np.ndarray, guess, core):

@@ -97,7 +97,7 @@ def _draw_adaptively(drawing: Drawing, plan: DrawPlan, adaptive: Adaptive) -> di
         doubt=drawing.doubt[Round.GUESS],
     )
     rounds = (
-        (Round.BOUND, plan.n, stopping.certified),
+        (Round.BOUND, plan.n, stopping.certified if plan.n_predict else stopping.settled),
         (Round.PREDICT, plan.n_predict, stopping.predicted),
     )
     return {
