@@ -125,8 +125,8 @@ class Stopping:
         return settled
 
     def predicted(self, looks: Looks, images: np.ndarray) -> np.ndarray:
-        """(N,) whether PREDICT answers at every theta by either rule, whatever the core says; of all
-        thetas, some may stay open.
+        """(N,) whether PREDICT answers at every theta by either rule, whatever the core says. Of
+        all thetas, some may stay open.
         """
         answered = np.zeros(len(images), dtype=bool)
         for part in self._parts(len(images)):
