@@ -274,13 +274,14 @@ def _exported(module: "_Stack", example: Tensor, *, batch: int, probe: list[floa
     """The networks in ONNX, checked to compute the same; exported again if a kept file does not."""
     backend = OnnxNetwork.backend_on(torch.device("cpu"))
     shape, parts = tuple(example.shape[1:]), list(module.networks)
-    content, forget = exported.kept(parts, shape, lambda: _export(module, example))
+    keep = functools.partial(exported.kept, parts, shape, lambda: _export(module, example))
+    content, forget = keep()
     try:
         network = OnnxNetwork(content, backend, batch, probe)
         _check_same(network, module, example)
     except Exception:
         forget()
-        network = OnnxNetwork(_export(module, example), backend, batch, probe)
+        network = OnnxNetwork(keep()[0], backend, batch, probe)
         _check_same(network, module, example)
     return network
 
