@@ -171,9 +171,10 @@ def confident_certify_one(counts: Counts, i, core, *, sigma, alpha, theta):
         answer, radius, _ = smoothed_one(counts, i, sigma=sigma, alpha=alpha)
         return answer, radius, "ABSTAIN" if answer == ABSTAIN else "CERTIFY"
     of_guess = int(counts.classes[Round.GUESS, i, guess])
-    likely = min(at_most(counts.doubt[Round.GUESS, i], theta), of_guess)
+    sure, n0 = at_most(counts.doubt[Round.GUESS, i], theta), counts.settings.n0
+    expected = (min(sure, of_guess) + max(sure + of_guess - n0, 0)) / 2
     low, high, other = confident_bounds(counts, i, Round.BOUND, alpha, theta)
-    if 2 * likely > counts.settings.n0:
+    if expected > n0 / 2:
         if low > 0.5:
             return guess, sigma * float(norm.ppf(low)), "CERTIFY"
     elif high <= 0.5 and other <= 0.5:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+import confident_worlds
 import odd_networks
 from aces import rule
 from aces.params import Adaptive
 from aces.rule import ABSTAIN
+from aces.rule import stopping as stopping_module
 from aces.rule.counts import BINS, Counts, Round, read_counts, write_counts
 from aces.rule.paper import MULTIPLICITIES
 from aces.rule.stopping import LookBook, Stopping, schedule
@@ -94,22 +96,62 @@ def test_false_claims_of_images_that_stop_are_rarer_than_alpha(world):
     for batch in range(IMAGES // BATCH):
         counts = stopped(joint, guess, np.random.default_rng(batch))
         early += (counts.draws[Round.BOUND :] < N).sum()
-        for mode in MULTIPLICITIES:
-            outcomes = rule.certify(
-                counts, cores, alpha=ALPHA, thetas=[THETA], multiplicity=mode, rule="paper"
-            )
-            natural = rule.predict(
-                counts, cores, alpha=ALPHA, thetas=[THETA], multiplicity=mode, rule="paper"
-            )[:, 0]
-            wrong = (natural != ABSTAIN) & (natural != truth(joint, core)[0])
-            false[mode] = false.get(mode, 0) + np.array(
-                [false_claims(outcomes, joint, core).sum(), wrong.sum()]
-            )
+        for name, mode in (*[("paper", mode) for mode in MULTIPLICITIES], ("confident", "iut")):
+            ask = dict(alpha=ALPHA, thetas=[THETA], multiplicity=mode, rule=name)
+            outcomes = rule.certify(counts, cores, **ask)
+            natural = rule.predict(counts, cores, **ask)[:, 0]
+            if name == "paper":
+                claims = false_claims(outcomes, joint, core)
+                wrong = (natural != ABSTAIN) & (natural != truth(joint, core)[0])
+            else:  # a draw is in a class's event if it selects 1
+                answer, radius = outcomes.prediction[:, 0], outcomes.radius[:, 0]
+                claims = confident_worlds.is_false(answer, radius, joint[1], core)
+                wrong = confident_worlds.wrong(natural, joint[1], core)
+            found = np.array([claims.sum(), wrong.sum()])
+            false[name, mode] = false.get((name, mode), 0) + found
     for mode, counted in false.items():
         assert (binom.sf(counted - 1, IMAGES, ALPHA) > 1e-5).all(), (
             f"{mode}: CERTIFY, PREDICT {counted} of {IMAGES}"
         )
     assert early > 0
+
+
+def seen(draws_of_guess, sure, *, draws, images=4, thetas="all"):
+    """Whether images with such counts are settled at their first look of n = 100,000 draws.
+
+    Of `draws` draws, `draws_of_guess` are of the guessed class; `sure` of these have the doubt and
+    score 0.3, all others 0.9.
+    """
+    plan = ADAPTIVE.model_copy(
+        update={"looks": [0.02, 1.0], "spend": [0.15, 0.85], "tolerance": 0.02, "thetas": thetas}
+    )
+    every, of_guess = np.zeros((2, images, BINS + 1), np.int32)
+    of_guess[:, 300], of_guess[:, 900] = sure, draws_of_guess - sure
+    every[:] = of_guess
+    every[:, 900] += draws - draws_of_guess
+    classes = np.tile([0, draws_of_guess, draws - draws_of_guess], (images, 1))
+    guess = np.ones(images, int)
+    stopping = Stopping(plan, sigma=SIGMA, guess=guess, classes=classes, score=every, doubt=every)
+    book = LookBook(plan, n=100_000, chunk=1000, images=images, num_classes=3)
+    everyone = np.arange(images)
+    book.add(everyone, classes=classes, score=every, doubt=every, joint_doubt=of_guess)
+    looks = book.of(everyone)
+    return [stopping.certified(looks, everyone), stopping.settled(looks, everyone)]
+
+
+def test_along_all_thetas_an_image_stops_when_more_draws_bring_little():
+    """The class and the doubt are clear: settled after 2 % of the draws but for the radius, which
+    grows with the draws where all of them agree.
+    """
+    assert not np.any(seen(2000, 2000, draws=2000)), "all draws agree: the radius would grow"
+    assert not np.any(seen(1010, 1010, draws=2000)), "a close majority: more draws decide"
+    assert np.all(seen(400, 0, draws=2000, thetas=[0.1])), "the core answers, surely"
+
+
+def test_many_thetas_are_judged_in_parts(monkeypatch):
+    whole = seen(1600, 1500, draws=2000, images=5)
+    monkeypatch.setattr(stopping_module, "_CELLS", 2 * (BINS + 1))
+    np.testing.assert_array_equal(seen(1600, 1500, draws=2000, images=5), whole)
 
 
 def test_looks_are_at_the_ends_of_chunks_and_spend_all_there_is():

@@ -218,3 +218,26 @@ def test_counts_that_stopped_without_looks_are_refused():
     classes[1, 0, 0] += 1
     with pytest.raises(InputError, match="looks"):
         sequential.looks_of(Counts(**{**vars(counts), "classes": classes}), Round.BOUND)
+
+
+def test_looks_that_spend_more_than_alpha_are_refused():
+    rng = np.random.default_rng(0)
+    counts = with_looks(random_counts(rng, images=3), rng, spend=(0.5, 0.5, 0.5))
+    with pytest.raises(InputError, match="spend 1.5 of alpha"):
+        sequential.looks_of(counts, Round.BOUND)
+
+
+def test_impossible_totals_are_refused():
+    with pytest.raises(InputError, match="k successes"):
+        sequential.AnytimeTest(p0=0.5, alpha=0.1).update(3, 2)
+
+
+def test_upper_bounds_mirror_lower_bounds():
+    rng = np.random.default_rng(1)
+    counts = with_looks(random_counts(rng, images=20, n=200), rng)
+    looks, k = counts.looks[Round.BOUND], counts.looks[Round.BOUND].classes[..., 0]
+    evidence = sequential.Evidence(looks, tv=1e-4)
+    misses = np.maximum(looks.draws[:, None] - k, 0)
+    expected = 1 - evidence.lower_bound(misses, alpha=0.01)
+    assert np.array_equal(evidence.upper_bound(k, alpha=0.01), expected)
+    assert (evidence.upper_bound(k, alpha=0.01) > evidence.lower_bound(k, alpha=0.01)).all()

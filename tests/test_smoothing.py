@@ -70,6 +70,12 @@ def test_near_the_ceiling_one_bound_is_chosen():
     assert smoothing.certify(counts, alpha=0.001).radius.item() == ceiling
 
 
+def test_without_guesses_one_bound_is_chosen():
+    counts = shares([2000, 0, 0], n0=100)
+    counts = dataclasses.replace(counts, settings=made(0, 2000, 2000))
+    assert not smoothing.by_runner_up(counts, alpha=0.001).any()
+
+
 def shares(classes, *, n0):
     """Counts of one image; round GUESS has the same shares as round BOUND, rounded down."""
     classes = np.array(classes)

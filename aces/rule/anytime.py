@@ -22,6 +22,7 @@ from scipy.special import ndtr
 
 from aces.errors import InputError
 from aces.grid import BINS
+from aces.rule.confident import guess_majority
 from aces.rule.events import at_most, bins_of
 from aces.rule.outcomes import Route
 from aces.rule.sequential import AnytimeTest, log_evidence
@@ -248,8 +249,8 @@ class ConfidentCertify(_Question):
         tv: float = 0.0,
     ):
         super().__init__(first, theta=theta, alpha=alpha, n=n, tv=tv)
-        likely = np.minimum(first.at_most("doubt", theta), self.of_guess(first))
-        self.certifies = 2 * likely > first.draws
+        doubt, of_guess = first.at_most("doubt", theta), self.of_guess(first)
+        self.certifies = guess_majority(doubt, of_guess, first.draws)
         p0 = threshold(radius, sigma=sigma, alpha=alpha, n=n, tv=tv)
         self._test = AnytimeTest(p0=p0, alpha=alpha)
 

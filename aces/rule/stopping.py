@@ -189,8 +189,11 @@ class Stopping:
         no_guess = self._event(np.maximum(draws - mine, 0), evidence)
         no_other = self._event(np.maximum(draws - others, 0), evidence)
         of_guess = guessed(self.classes[images], self.guess[images])[:, None]
-        likely = np.minimum(at_most(self.doubt[images], self.bins), of_guess)
-        certifies = 2 * likely > self.classes[images].sum(axis=1)[:, None]
+        certifies = confident.guess_majority(
+            at_most(self.doubt[images], self.bins),
+            of_guess,
+            self.classes[images].sum(axis=1)[:, None],
+        )
         found = []
         for p, q, r in (
             (majority.now, no_guess.now, no_other.now),
