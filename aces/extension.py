@@ -32,7 +32,8 @@ def resolve(name: str, *, what: str) -> Callable[..., Any]:
     except Exception as error:  # whatever the user's module does when it is imported
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(
-            f"{what}={name!r}: the module {module} cannot be imported ({reason}): expected a module in "
+            f"{what}={name!r}: the module {module} cannot be imported ({reason}): expected a "
+            "module in "
             "this folder or an installed package"
         ) from None
     if not callable(found):
@@ -52,8 +53,7 @@ def source_file(thing: object) -> Path | None:
 
 
 def source_digest(*things: object) -> str | None:
-    """sha256 of the files that functions or classes come from; None if one of them comes from none.
-    """
+    """sha256 of the files that functions or classes come from; None if one of them comes from none."""
     files = [source_file(thing) for thing in things]
     if any(file is None for file in files):
         return None
@@ -76,7 +76,8 @@ def check_watched(name: str, *, code: str, what: str) -> None:
     if not file.is_relative_to(watched):
         section = what.partition(".")[0]
         raise InputError(
-            f"{what}={name!r} is in {file.relative_to(here)}: set {section}.code to that file, or to its "
+            f"{what}={name!r} is in {file.relative_to(here)}: set {section}.code to that file, "
+            "or to its "
             "folder, so that DVC runs again what depends on it"
         )
 

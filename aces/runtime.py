@@ -73,7 +73,8 @@ def devices(name: str) -> list["torch.device"]:
     found = [gpu for gpu in gpus if str(gpu) == name]
     if not found:
         raise InputError(
-            f"device={name!r} is not on this machine: expected auto, {', '.join(['cpu', *map(str, gpus)])}"
+            f"device={name!r} is not on this machine: expected auto, "
+            f"{', '.join(['cpu', *map(str, gpus)])}"
         )
     return found
 

@@ -165,8 +165,9 @@ def updated(text: str) -> str:
     for name, stage in yaml.safe_load(text)["stages"].items():
         lines = "".join(f"      - {path}\n" for path in needed(name, stage.get("params", [])))
         pattern = rf"(^  {name}:\n(?:    .*\n)*?    deps:\n)((?:      - (?:aces|stages)/.*\n)*)"
-        text, count = re.subn(pattern, lambda m, new=lines: m.group(1) + new, text, flags=re.M)
-        assert count == 1, name
+        found = re.search(pattern, text, flags=re.M)
+        assert found is not None, name
+        text = text[: found.start(2)] + lines + text[found.end(2) :]
     return text
 
 

@@ -44,7 +44,8 @@ def train_select(params: Params, run: StageRun) -> dict:
 
 
 def labelled_training_set(params: Params):
-    """The training images with the labels of the selection, kept in scratch: they cost many draws."""
+    """The training images with the labels of the selection, kept in scratch: they cost many
+    draws."""
     from aces.networks import load_model
     from aces.training.selection import label_training_set
     from stages.networks import read_training

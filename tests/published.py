@@ -17,7 +17,8 @@ def batch_norm(name: str, width: int) -> Shapes:
 
 
 def cifar_resnet(depth: int, num_classes: int = 10) -> Shapes:
-    """locuslab/smoothing, code/archs/cifar_resnet.py; RuntianZ/macer, model.py has the same names."""
+    """locuslab/smoothing, code/archs/cifar_resnet.py; RuntianZ/macer, model.py has the same
+    names."""
     yield "conv1.weight", (16, 3, 3, 3)
     yield from batch_norm("bn1", 16)
     before = 16

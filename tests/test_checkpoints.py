@@ -511,7 +511,8 @@ def test_the_command_knows_the_normalisations():
 
 
 def test_an_imported_network_is_saved_and_loaded_with_its_model(tmp_path, digits):
-    """Within a composed model it is built again by its name, like a network that was trained here."""
+    """Within a composed model it is built again by its name, like a network that was trained
+    here."""
     state = networks.build("tiny", num_classes=10, mean=(0.3,), std=(0.4,)).state_dict()
     network = networks.load_checkpoint(save(state, "tiny.pth"), dataset="digits")
     ACES(core=network, certify=network, sigma=0.25, theta=0.5, num_classes=10).save(

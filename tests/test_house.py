@@ -29,7 +29,8 @@ def room(module: str) -> str:
 
 
 def wrong_imports(imports: dict[str, frozenset[str]], drawn: list[list[str]]) -> list[str]:
-    """The imports that do not point down; within a room, and among the leaves, any direction goes."""
+    """The imports that do not point down; within a room, and among the leaves, any direction
+    goes."""
     height = {name: -number for number, row in enumerate(drawn) for name in row}
     leaves = set(drawn[-1])
     wrong = []

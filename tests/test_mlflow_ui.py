@@ -26,7 +26,8 @@ METRICS = {"nac": 0.8125, "acr": 0.2468}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder as `dvc repro` leaves it: one pipeline run with a stage, its metrics and its report."""
+    """A folder as `dvc repro` leaves it: one pipeline run with a stage, its metrics and its
+    report."""
     folder = tmp_path_factory.mktemp("project")
     (folder / ".dvc").mkdir()
     write_report(folder / "report", simulated_run(images=30, theta_step=0.1))
@@ -44,7 +45,8 @@ def project(tmp_path_factory):
 
 @contextmanager
 def served(folder: Path):
-    """The address of `mlflow ui`, started in `folder` as a person would; it is ended in any case."""
+    """The address of `mlflow ui`, started in `folder` as a person would; it is ended in any
+    case."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -37,7 +37,8 @@ AFTER_DRAWS = {"calibrate", "combine", "report", "publish"}
 
 
 class Project:
-    """A clone of this working tree with the digits profile, and commands run in it as a user would."""
+    """A clone of this working tree with the digits profile, and commands run in it as a user
+    would."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -98,7 +99,8 @@ class Project:
         them.
         """
         program = (
-            "import json; from aces import tracking; print(json.dumps([dict(name=run.name, params=run.params,"
+            "import json; from aces import tracking; print(json.dumps([dict(name=run.name, "
+            "params=run.params,"
             " metrics=run.metrics, tags=run.tags) for run in tracking.finished_runs()]))"
         )
         return json.loads(self(sys.executable, "-c", program).splitlines()[-1])

@@ -118,7 +118,8 @@ def test_counts_are_those_of_a_naive_loop(noise):
 
 
 def check_histogram(histogram, scores):
-    """The histogram counts these scores, up to rounding: float32 against float64 next to an edge."""
+    """The histogram counts these scores, up to rounding: float32 against float64 next to an
+    edge."""
     assert histogram.sum() == len(scores)
     below = np.cumsum(histogram)
     for i in range(0, BINS + 1, 10):
@@ -212,7 +213,8 @@ def test_selection_network_scores_the_same_draws():
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours(noise):
-    """243 values an image, no multiple of 16: torch's noise then depends on how a request is cut."""
+    """243 values an image, no multiple of 16: torch's noise then depends on how a request is
+    cut."""
     pixels = torch.zeros((3, 3, 9, 9))
     settings = Settings(
         sigma=0.5, n0=1, n=100, n_predict=0, seed=0, chunk=100, model="none", noise=noise

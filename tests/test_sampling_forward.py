@@ -1,4 +1,5 @@
-"""The forward pass: the exported network is the given one, and torch takes over where export fails."""
+"""The forward pass: the exported network is the given one, and torch takes over where export
+fails."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Early stopping keeps its promise: bounds over looks, and the test that may be read at any time."""
+"""Early stopping keeps its promise: bounds over looks, and the test that may be read at any
+time."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ def measure_rule(repeats: int = 3, *, seed: int = 0) -> dict:
     agree = all(
         (prediction, guess) == (outcomes.prediction[i, t], natural[i, t])
         and np.isclose(radius, outcomes.radius[i, t], rtol=1e-9)
-        for (prediction, radius, guess), (i, t) in zip(answers, pairs)
+        for (prediction, radius, guess), (i, t) in zip(answers, pairs, strict=True)
     )
     return {
         "images": IMAGES,

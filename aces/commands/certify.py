@@ -175,7 +175,8 @@ def _show(answered: list[Answered], model: "ACES", alpha: float) -> None:
         )
     answering.show_table(table)
     say(
-        "radius: l2, pixels in [0, 1]. Within it one value may change by so many of 255 grey levels,"
+        "radius: l2, pixels in [0, 1]. Within it one value may change by so many of 255 grey "
+        "levels,"
         f" or all {values:,} at once. Rounded down."
     )
 

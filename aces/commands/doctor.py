@@ -26,7 +26,8 @@ def run(args) -> int:
     check_files(loaded)
     check_networks(loaded)
     console.print(
-        f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma {loaded.sigma:g}"
+        f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma "
+        f"{loaded.sigma:g}"
     )
     return 0
 
@@ -59,7 +60,8 @@ def check_git() -> None:
         raise InputError("git is not installed: DVC keeps its experiments in git")
     if subprocess.run(["git", "rev-parse", "--git-dir"], capture_output=True).returncode:
         raise InputError(
-            f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run `git init`"
+            f"{Path.cwd()} is not a git repository, which DVC needs: clone the project, or run "
+            "`git init`"
         )
 
 
@@ -68,7 +70,8 @@ def check_identity() -> None:
     missing = [name for name in ("user.name", "user.email") if not _configured(name)]
     if missing and not _named_by_environment():
         warn(
-            f"git has no {' and no '.join(missing)}, without which `dvc exp run` stops: before the first "
+            f"git has no {' and no '.join(missing)}, without which `dvc exp run` stops: before "
+            "the first "
             'experiment, run `git config --global user.name "Your Name"` and `git config --global '
             "user.email you@example.org`"
         )

@@ -86,7 +86,8 @@ def tell(verdict: str, errata: list, failures: list, problems: list, out: Path) 
     console.print(verdict)
     if errata:
         console.print(
-            f"{len(errata)} differ because the published analysis takes an abstaining selection for a selection (errata):",
+            f"{len(errata)} differ because the published analysis takes an abstaining selection "
+            "for a selection (errata):",
             soft_wrap=True,
         )
     for number in errata:

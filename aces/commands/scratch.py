@@ -121,7 +121,8 @@ def _show(root: Path) -> None:
     found = entries(root)
     for entry in found:
         console.print(
-            f"{entry.kind}  {entry.name}  {_bytes(entry.size)}, {_span(entry.age)} old{_described(entry)}",
+            f"{entry.kind}  {entry.name}  {_bytes(entry.size)}, {_span(entry.age)} "
+            f"old{_described(entry)}",
             markup=False,
             soft_wrap=True,
         )

@@ -88,7 +88,8 @@ def outcomes_of(run: Run, core: str, *, abstain_as_selected: bool) -> Outcomes:
 
 
 def natural_of(run: Run, core: str) -> np.ndarray:
-    """(N, T) Algorithm 4 on the logged predictions: the same rule, on whether each test was passed."""
+    """(N, T) Algorithm 4 on the logged predictions: the same rule, on whether each test was
+    passed."""
     return compose(
         selected=_selected(run.natural_selection, neither=Selected.NEITHER),
         selection_radius=np.zeros(run.natural_selection.shape),
@@ -148,7 +149,7 @@ def analyse(release: Release, *, abstain_as_selected: bool) -> tuple[pd.DataFram
         for table in release.tables
         for number in _numbers(table, curves.get((table.key, table.core)))
     ]
-    published = defaultdict(dict)
+    published: dict[tuple, dict] = defaultdict(dict)
     for number in numbers:  # NAC and ACR stand in both tables of a run
         published[number.table.key, number.table.core].setdefault(
             (number.theta, number.column), float(number.published)
@@ -249,6 +250,7 @@ def _long(
         metric=place[0],
         radius=pd.to_numeric(place[2].replace("", None)),
         published=[
-            published.get(cell, float("nan")) for cell in zip(long["theta"], long["column"])
+            published.get(cell, float("nan"))
+            for cell in zip(long["theta"], long["column"], strict=True)
         ],
     )[COLUMNS]

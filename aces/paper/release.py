@@ -97,13 +97,14 @@ def read_release(root: str | Path) -> Release:
     folders = run_folders(root)
     if not folders:
         raise InputError(
-            f"{root} has no data/<dataset>/<method>/noise_<sigma>: give the folder of the official release "
+            f"{root} has no data/<dataset>/<method>/noise_<sigma>: give the folder of the "
+            "official release "
             "(git clone https://github.com/eth-sri/ACES)"
         )
     reader = _Reader(root)
     cores = {dataset: reader.cores(dataset) for dataset in sorted({key.dataset for key in folders})}
-    runs = [reader.run(key, folder, cores[key.dataset]) for key, folder in folders.items()]
-    runs = [run for run in runs if run is not None]
+    read = (reader.run(key, folder, cores[key.dataset]) for key, folder in folders.items())
+    runs = [run for run in read if run is not None]
     tables = reader.tables()
     reader.match(folders, runs, tables)
     return Release(runs=runs, tables=tables, problems=reader.problems)
@@ -231,7 +232,8 @@ class _Reader:
                 if not any(table.key == key and table.metric == metric for table in tables):
                     self.note(
                         folder,
-                        f"has no published table of the {metric.replace('_', ' ')} in analysis/tables",
+                        f"has no published table of the {metric.replace('_', ' ')} in "
+                        "analysis/tables",
                     )
         for table in tables:
             if table.key not in folders:

@@ -18,7 +18,8 @@ def to_markdown(frame: pd.DataFrame, individual: pd.DataFrame, *, notes: list[st
     parts = [
         "# The paper's tables, from the official release",
         *notes,
-        "Accuracies and rates are in percent. An asterisk marks a number that differs from the published one.",
+        "Accuracies and rates are in percent. An asterisk marks a number that differs from the "
+        "published one.",
     ]
     for caption, columns, rows in _tables(frame, mark="*"):
         head = "| " + " | ".join(columns) + " |\n|" + "---:|" * len(columns)
@@ -97,7 +98,8 @@ def _individual(individual: pd.DataFrame) -> str:
         "|---|---|---:|---|---:|---:|---:|",
     ]
     lines += [
-        f"| {row.dataset} | {row.method} | {row.sigma:g} | {row.selection} | {row.nac:.1f} | {row.acr:.3f} | {row.abstention:.1f} |"
+        f"| {row.dataset} | {row.method} | {row.sigma:g} | {row.selection} | {row.nac:.1f} | "
+        f"{row.acr:.3f} | {row.abstention:.1f} |"
         for row in individual.itertuples()
     ]
     return "\n".join(lines)

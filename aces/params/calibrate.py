@@ -8,8 +8,7 @@ from aces.params.section import Count, Section
 
 
 class Calibrate(Section):
-    """The choice of theta: the largest whose loss of accuracy is at most `loss`, with `confidence`.
-    """
+    """The choice of theta: the largest whose loss of accuracy is at most `loss`, with `confidence`."""
 
     loss: Annotated[float, Field(gt=0, lt=1)] = 0.02
     """How much of the core network's natural accuracy may be lost."""

@@ -20,7 +20,8 @@ class Combine(Section):
     theta_step: float = 0.01
     """Thetas are 0, step, 2 step, ..., 1."""
     radii: Literal["auto"] | list[float] = "auto"
-    """Radii of the certified accuracies; `auto`: from 0 to what the draws can certify, in round steps."""
+    """Radii of the certified accuracies; `auto`: from 0 to what the draws can certify, in round
+    steps."""
 
     @property
     def thetas(self) -> list[float]:

@@ -44,13 +44,16 @@ class Core(Section):
     """The accurate network, trained without noise."""
 
     arch: str = "small-core"
-    """A built-in name, `torchvision/<name>`, `timm/<name>`, `hf/<repository>`, or `package.module:function`."""
+    """A built-in name, `torchvision/<name>`, `timm/<name>`, `hf/<repository>`, or
+    `package.module:function`."""
     checkpoint: str = NONE
     """A file of trained weights, instead of training."""
     weights: Literal["pretrained"] | None = None
-    """Take the pretrained weights of a torchvision, timm or Hugging Face network, instead of training."""
+    """Take the pretrained weights of a torchvision, timm or Hugging Face network, instead of
+    training."""
     size: Annotated[int, Field(gt=0, le=4096)] | None = None
-    """The side in pixels at which the core network alone sees an image; by default that of the dataset."""
+    """The side in pixels at which the core network alone sees an image; by default that of the
+    dataset."""
     code: str = NONE
     """The file or folder of an architecture of your own, if it lies in this project."""
     train: Train = Train()
@@ -118,14 +121,16 @@ class Certify(Section):
     arch: str = "small"
     """As for the core network."""
     checkpoint: str = NONE
-    """A file of trained weights, instead of training; `models/core.safetensors` is the core network."""
+    """A file of trained weights, instead of training; `models/core.safetensors` is the core
+    network."""
     weights: Literal["pretrained"] | None = None
     method: str = "gaussian"
     """`gaussian`, `smoothadv`, `macer`, `consistency`, or `package.module:function`."""
     settings: dict[str, Any] = {}
     """Handed to the function that `method` names."""
     code: str = NONE
-    """The file or folder of an architecture, a denoiser or a method of your own, if it lies in this project."""
+    """The file or folder of an architecture, a denoiser or a method of your own, if it lies in
+    this project."""
     denoiser: Denoiser = Denoiser()
     train: Train = Train()
     smoothadv: list[SmoothAdv] = [
@@ -148,15 +153,16 @@ class Certify(Section):
 
 
 class Select(Section):
-    """Who answers, by the paper's rule: the certification network where a score is at most theta.
-    """
+    """Who answers, by the paper's rule: the certification network where a score is at most theta."""
 
     score: str = "entropy"
-    """`entropy`, `network` (a selection network), or `package.module:function` from logits to [0, 1]."""
+    """`entropy`, `network` (a selection network), or `package.module:function` from logits to [0,
+    1]."""
     checkpoint: str = NONE
     """A trained selection network, instead of training one."""
     eta: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """A training image is labelled "certify" if this share of its noisy copies is classified correctly."""
+    """A training image is labelled "certify" if this share of its noisy copies is classified
+    correctly."""
     draws: Count = 100
     """Noisy copies of each training image."""
     code: str = NONE

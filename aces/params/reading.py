@@ -123,8 +123,7 @@ _EXPECTED = {
 
 
 def _complaint(errors: list[ErrorDetails], tree: Any) -> str:
-    """The first problem of the file. A value that may be a word or a list fails as either of them.
-    """
+    """The first problem of the file. A value that may be a word or a list fails as either of them."""
     first, *others = errors
     same = [other for other in others if _path(other["loc"], tree) == _path(first["loc"], tree)]
     if first["type"] == "literal_error" and any(it["type"] == "list_type" for it in same):

@@ -19,7 +19,8 @@ class Adaptive(Section):
     spend: list[float] = [0.02, 0.03, 0.04, 0.06, 0.85]
     """Shares of alpha; their sum is at most 1."""
     tolerance: Share = 0.02
-    """An image stops when no radius can grow by more than this share of the largest possible one."""
+    """An image stops when no radius can grow by more than this share of the largest possible
+    one."""
     thetas: Literal["all"] | list[float] = "all"
     """The thetas of interest: an image stops when its answers are settled at all of these."""
 
@@ -49,7 +50,8 @@ class Sample(Section):
     chunk: Count = 128
     """Draws of one image that are made together: what a kill can lose."""
     noise: Literal["exact", "float"] = "exact"
-    """`exact`: whole numbers on a lattice, certificates hold in floating point. `float`: for comparison."""
+    """`exact`: whole numbers on a lattice, certificates hold in floating point. `float`: for
+    comparison."""
     precision: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     """The network in this precision is the one that is certified, saved and served."""
     adaptive: Adaptive = Adaptive()

@@ -1,4 +1,5 @@
-"""Noise sampling: networks and images -> counts, or single answers with as few draws as they need."""
+"""Noise sampling: networks and images -> counts, or single answers with as few draws as they
+need."""
 
 from aces.sampling.anytime import Answer, certify_at, predict
 from aces.sampling.clean import classes_of

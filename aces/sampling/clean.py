@@ -24,12 +24,14 @@ def classes_of(
     )
     if logits.shape != (len(images), num_classes):
         raise InputError(
-            f"the core network gives shape {tuple(logits.shape)} for {len(images)} images: expected "
+            f"the core network gives shape {tuple(logits.shape)} for {len(images)} images: "
+            "expected "
             f"({len(images)}, {num_classes})"
         )
     if not logits.isfinite().all():
         raise InputError(
-            "the core network gives NaN or infinite logits: is its normalisation inside, and are its "
+            "the core network gives NaN or infinite logits: is its normalisation inside, and are "
+            "its "
             "weights loaded?"
         )
     return logits.argmax(dim=1).numpy()
@@ -44,6 +46,7 @@ def _logits(network: nn.Module, x: Tensor) -> Tensor:
         ) from error
     if not isinstance(logits, Tensor):
         raise InputError(
-            f"the core network gives a {type(logits).__name__}: expected logits, a tensor (N, classes)"
+            f"the core network gives a {type(logits).__name__}: expected logits, a tensor (N, "
+            "classes)"
         )
     return logits.float().cpu()

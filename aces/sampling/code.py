@@ -1,4 +1,5 @@
-"""The code that a draw runs through, as a digest: counts made by other code are not these counts."""
+"""The code that a draw runs through, as a digest: counts made by other code are not these
+counts."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, version

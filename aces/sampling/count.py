@@ -32,7 +32,8 @@ class Counter:
         here = self.network.backend_on(device)
         if here != self.network.backend:
             raise InputError(
-                f"{os.uname().nodename} would run the network by {here}, the others by {self.network.backend}: "
+                f"{os.uname().nodename} would run the network by {here}, the others by "
+                f"{self.network.backend}: "
                 "give every node the same environment and the same kind of device"
             )
         forward = opened(self.network, device)

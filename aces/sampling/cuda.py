@@ -79,7 +79,8 @@ class Recording:
             return network
         except Exception as error:
             stderr.print(
-                f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the network runs uncompiled",
+                f"torch.compile fails here ({str(error).strip().splitlines()[0][:200]}): the "
+                "network runs uncompiled",
                 markup=False,
             )
             return module

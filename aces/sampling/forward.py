@@ -110,7 +110,8 @@ class TorchNetwork:
         except RuntimeError as error:  # such as a network whose path depends on its input
             reason = one_line(error)
         stderr.print(
-            f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more slowly",
+            f"the network cannot be recorded as a CUDA graph ({reason}): it runs as it is, more "
+            "slowly",
             markup=False,
         )
         return forward
@@ -186,7 +187,8 @@ def opened(network: Network, device: torch.device) -> Forward:
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
-    """The model hash of the counts: of the network, and of the selection network if there is one."""
+    """The model hash of the counts: of the network, and of the selection network if there is
+    one."""
     return networks.fingerprint(model if select is None else _Stack(model, select))
 
 
@@ -223,8 +225,10 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
             )
         if not _agree(logits[:1], single):
             raise InputError(
-                f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
-                "no certificate can hold; does a layer use batch statistics or dropout in eval mode?"
+                f"the {name}'s answer for an image depends on the other images of its batch, or "
+                "on chance: "
+                "no certificate can hold; does a layer use batch statistics or dropout in eval "
+                "mode?"
             )
     return together
 
@@ -256,7 +260,8 @@ def _choose(
             return _exported(module, example, batch=64 if small else 16, probe=probe)
         except Exception as error:
             stderr.print(
-                f"ONNX cannot express this network ({one_line(error)}): torch runs it instead, more slowly",
+                f"ONNX cannot express this network ({one_line(error)}): torch runs it instead, "
+                "more slowly",
                 markup=False,
             )
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)

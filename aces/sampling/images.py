@@ -42,7 +42,8 @@ def as_numbers(name: str, values, images: int) -> np.ndarray:
     values = np.arange(images) if values is None else np.asarray(values)
     if values.shape != (images,) or not np.issubdtype(values.dtype, np.integer):
         raise InputError(
-            f"{name} of shape {values.shape} and type {values.dtype}: expected a whole number for each of the "
+            f"{name} of shape {values.shape} and type {values.dtype}: expected a whole number "
+            "for each of the "
             f"{images} images"
         )
     return values.astype(np.int64)
@@ -61,7 +62,8 @@ def _checked(images: np.ndarray | Tensor) -> Tensor:
     images = torch.as_tensor(images).detach().cpu()
     if images.ndim != 4 or 0 in images.shape:
         raise InputError(
-            f"images of shape {tuple(images.shape)}: expected (N, C, H, W), or (N, H, W, C) for uint8"
+            f"images of shape {tuple(images.shape)}: expected (N, C, H, W), or (N, H, W, C) for "
+            "uint8"
         )
     if images.dtype == torch.uint8:
         return images.permute(0, 3, 1, 2).contiguous() if images.shape[3] in (1, 3) else images
@@ -70,7 +72,8 @@ def _checked(images: np.ndarray | Tensor) -> Tensor:
     low, high = images.min().item(), images.max().item()
     if not (low >= 0 and high <= 1):  # NaN fails too
         raise InputError(
-            f"images with values from {low:g} to {high:g}: expected floats in [0, 1]; divide by 255, or give "
+            f"images with values from {low:g} to {high:g}: expected floats in [0, 1]; divide by "
+            "255, or give "
             "uint8 (normalisation belongs inside the network)"
         )
     return images if images.dtype == torch.float64 else images.float()

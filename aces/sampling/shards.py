@@ -85,7 +85,8 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
         lock.acquire(timeout=0)
     except Timeout:
         warn(
-            f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it to "
+            f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it "
+            "to "
             "finish or to be ended; its work is kept either way",
         )
         lock.acquire()

@@ -166,6 +166,7 @@ def _own_scores(logits: Tensor, score: Score) -> Tensor:
     outside = scores[(scores < 0) | (scores > 1)]
     if len(outside):
         raise InputError(
-            f"the score {name} gives {outside[0].item():g}: expected values in [0, 1]; clamp or scale them"
+            f"the score {name} gives {outside[0].item():g}: expected values in [0, 1]; clamp or "
+            "scale them"
         )
     return scores

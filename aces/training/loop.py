@@ -144,8 +144,8 @@ class _Training:
         self.steps = self.count // self.batch
         self.images = self.steps * self.batch
         self.source = open_source(data, device)
-        # type: ignore[call-overload]
-        self.network = network.to(device, memory_format=torch.channels_last)
+        network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = network
         if task.settings.whitening:
             self._whiten()
         self.parallel = distributed.parallel(network, group)

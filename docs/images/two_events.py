@@ -1,6 +1,6 @@
 """The picture of guarantees.md: which draws of an image count, by either rule.
 
-    python docs/images/two_events.py    # writes docs/images/two-events.png
+python docs/images/two_events.py    # writes docs/images/two-events.png
 """
 
 from pathlib import Path
@@ -21,20 +21,31 @@ def main() -> None:
         name: np.clip(random.normal(mean, spread, count), 0.02, 0.98)
         for name, (count, mean, spread) in DRAWS.items()
     }
-    with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    with matplotlib.rc_context(
+        {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    ):
         figure = Figure(figsize=(9, 2.9), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
         total = sum(map(len, draws.values()))
         sure = {name: doubt <= THETA for name, doubt in draws.items()}
         every = {name: np.ones(len(doubt), bool) for name, doubt in draws.items()}
         none = np.zeros(len(draws["dog"]), bool)
-        _panel(panels[0], draws, sure, total, "the paper's rule, selection:\nsure, of any class", random)
+        _panel(
+            panels[0],
+            draws,
+            sure,
+            total,
+            "the paper's rule, selection:\nsure, of any class",
+            random,
+        )
         _panel(panels[1], draws, every | {"dog": none}, total,
                "the paper's rule, class:\ncat, however sure", random)  # fmt: skip
         _panel(panels[2], draws, sure | {"dog": none}, total,
                "the confident rule:\nsure, and cat", random)  # fmt: skip
         panels[0].set_ylabel("doubt of a draw")
-        figure.savefig(Path(__file__).with_name("two-events.png"), dpi=160, metadata={"Software": None})
+        figure.savefig(
+            Path(__file__).with_name("two-events.png"), dpi=160, metadata={"Software": None}
+        )
 
 
 def _panel(axes: Axes, draws: dict, counted: dict, total: int, title: str, random) -> None:
