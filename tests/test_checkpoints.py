@@ -383,7 +383,8 @@ RESNET20 = published.state_dict(published.cifar_resnet(20))
     [
         (
             without(cohen(published.cifar_resnet(20), arch="cifar_resnet20"), "layer3"),
-            r"does not fit cifar_resnet20, keys: 35 are missing \(layer3.0.conv1.weight, layer3.0.bn1.weight, ...\)",
+            r"does not fit cifar_resnet20, keys: 35 are missing "
+            r"\(layer3.0.conv1.weight, layer3.0.bn1.weight, ...\)",
         ),
         (
             cohen(published.cifar_resnet(20, num_classes=100), arch="cifar_resnet20"),

@@ -12,7 +12,8 @@ EXAMPLE = """aces paper ACES --out reports/paper --abstain-as-selected
 ACES is a clone of https://github.com/eth-sri/ACES, or a part of it.
 
 exit status:
-  0  every published number agrees, or differs only because the published analysis takes an abstaining selection for a
+  0  every published number agrees, or differs only because the published analysis takes an
+     abstaining selection for a
      selection (the errata, each listed; there are none with --abstain-as-selected)
   1  a published number is not reproduced, or a file is missing or damaged (each is named)"""
 
@@ -23,12 +24,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="DIR",
         default="reports/paper",
-        help="where paper.csv, paper.md, paper.tex, individual.csv, errata.csv and figures/ go (default %(default)s)",
+        help="where paper.csv, paper.md, paper.tex, individual.csv, errata.csv and figures/ go "
+        "(default %(default)s)",
     )
     parser.add_argument(
         "--abstain-as-selected",
         action="store_true",
-        help="take an abstaining selection for a selection of the certification network, as the published analysis does",
+        help="take an abstaining selection for a selection of the certification network, as the "
+        "published analysis does",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
@@ -46,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
     errata = [] if args.abstain_as_selected else analysis.errata(found, numbers)
     failures = [number for number in numbers if not number.agrees and number not in errata]
     agreeing = len(numbers) - len(errata) - len(failures)
-    verdict = f"{agreeing:,} of {len(numbers):,} published numbers agree, in {len(found.tables)} tables of {len(found.runs)} runs."
+    verdict = (
+        f"{agreeing:,} of {len(numbers):,} published numbers agree, in {len(found.tables)} tables "
+        f"of {len(found.runs)} runs."
+    )
     write(out, found, frame, differing=errata + failures, verdict=verdict)
     if args.json:
         print(

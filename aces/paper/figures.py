@@ -130,7 +130,8 @@ def draw_mechanisms(runs: list[Run]) -> Figure:
     best = max(runs[0].cores, key=lambda core: (runs[0].cores[core] == runs[0].label).mean())
     figure, panels = _panels(
         metrics,
-        title=f"{_name(key.dataset)}, {_name(key.method)} training, $\\sigma$ = {key.sigma:g}, core {_name(best)}",
+        title=f"{_name(key.dataset)}, {_name(key.method)} training, $\\sigma$ = {key.sigma:g}, "
+        f"core {_name(best)}",
     )
     handles: dict[str, Artist] = {}
     for run in runs:

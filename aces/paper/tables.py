@@ -89,7 +89,8 @@ def _caption(run: tuple, metric: str) -> str:
     mechanism = (
         "entropy" if selection == "entropy" else f"a network with eta {selection.partition('-')[2]}"
     )
-    return f"{dataset}, {method}, sigma {sigma:g}, selection by {mechanism}, core {core}: {TITLES[metric]} at radius r"
+    run = f"{dataset}, {method}, sigma {sigma:g}, selection by {mechanism}, core {core}"
+    return f"{run}: {TITLES[metric]} at radius r"
 
 
 def _individual(individual: pd.DataFrame) -> str:
