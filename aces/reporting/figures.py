@@ -273,7 +273,9 @@ def _draw_ecdf(inputs: Inputs, data: pd.DataFrame) -> Figure:
 
 def _with_intervals(inputs: Inputs, prefix: str) -> pd.DataFrame:
     """The curve, with intervals; and that of the other rule, without, where it is known."""
-    both = inputs.curve.merge(inputs.intervals, on="theta").assign(rule=inputs.rule)
+    ends = inputs.intervals.drop(columns="theta")
+    shown = inputs.curve.iloc[inputs.steps].reset_index(drop=True)
+    both = pd.concat([shown, ends], axis=1).assign(rule=inputs.rule)
     if inputs.other_rule is not None:
         both = pd.concat([both, inputs.other_curve.assign(rule=inputs.other_rule)])
     names = [name for name in both.columns if name.startswith(("nac", prefix))]

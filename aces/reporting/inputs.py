@@ -196,19 +196,19 @@ class Inputs:
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """95 % intervals of the curve: theta, then <metric>_low and <metric>_high."""
-        table = self.outcomes
+        """95 % intervals of the curve at `steps`: theta, then <metric>_low and <metric>_high."""
+        table, steps = self.outcomes, self.steps
         columns = metrics.intervals(
             Outcomes(
-                prediction=table.prediction,
-                radius=table.radius,
-                route=table.route,
-                selected=table.selected,
-                selection_radius=table.selection_radius,
+                prediction=table.prediction[:, steps],
+                radius=table.radius[:, steps],
+                route=table.route[:, steps],
+                selected=table.selected[:, steps],
+                selection_radius=table.selection_radius[:, steps],
             ),
-            table.natural_prediction,
+            table.natural_prediction[:, steps],
             self.label,
-            thetas=self.thetas,
+            thetas=self.thetas[steps],
             radii=self.radii,
             resamples=self.params.report.bootstrap,
             seed=self.params.seed,

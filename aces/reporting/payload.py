@@ -132,7 +132,7 @@ def _metrics(row: dict, radii: list[str]) -> dict[str, Any]:
 
 def _curves(inputs: Inputs, steps: np.ndarray) -> dict[str, Any]:
     """The curve and the ends of its intervals, at the thetas of the slider."""
-    curve, intervals = inputs.curve.iloc[steps], inputs.intervals.iloc[steps].round(6)
+    curve, intervals = inputs.curve.iloc[steps], inputs.intervals.round(6)
     low, high = (_columns(intervals, inputs.radius_names, end) for end in ("_low", "_high"))
     bands = {}
     for name, values in low.items():
