@@ -8,8 +8,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Views:
-    """One random view of every training image; drawn for all images, so that any order or share of
-    them agrees.
+    """One random view of every training image.
+
+    Views are drawn for all images at once, so that an image's view depends neither on the order of
+    the images nor on the process that trains on it.
     """
 
     shift: Tensor  # (N, 2) int64: rows and columns, in [-padding, padding]

@@ -17,9 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from aces import runtime
 
-PATIENCE = datetime.timedelta(
-    days=30
-)  # the others wait while the main process waits for an experiment that trains the same
+# While the main process waits for another experiment that trains the same network, the other
+# processes wait for the main one.
+PATIENCE = datetime.timedelta(days=30)
 
 
 @dataclass(frozen=True)

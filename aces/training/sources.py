@@ -49,9 +49,8 @@ class FolderSource:
         self.shape, self.mirror = data.shape, mirrors(data)
 
     def batches(self, order: Tensor, *, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        share = runtime.cores() // int(
-            os.environ.get("LOCAL_WORLD_SIZE", 1)
-        )  # torchrun's processes share the machine
+        # The processes that torchrun started on this machine share its cores.
+        share = runtime.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         loader: DataLoader[Tensor] = DataLoader(
             _Files(self.names, seed, self.shape, self.mirror),
             batch_sampler=order.tolist(),
