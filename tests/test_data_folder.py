@@ -350,11 +350,15 @@ def test_divide_takes_a_share_of_every_class():
 
 
 def test_the_stage_writes_what_later_stages_need(photos, tmp_path, monkeypatch):
-    """Three lines of parameters; the rest are defaults."""
+    """A few lines of parameters; the rest are defaults."""
     from stages.subsample import subsample
 
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text("dataset: {name: folder, path: photos, size: 24, stride: 2}\n")
+    text = "dataset: {name: folder, path: photos, size: 24, stride: 2}\n"
+    Path("params.yaml").write_text(text)
+    with pytest.raises(InputError, match="stride=2 leaves 10 test images .*loss=0.02 needs 203"):
+        subsample(params.load("params.yaml"), run=None)
+    Path("params.yaml").write_text(f"{text}calibrate: {{loss: 0.4}}\n")
     loaded = params.load("params.yaml")
     summary = subsample(loaded, run=None)
     assert summary["images"] == summary["calibration_images"] == 10
