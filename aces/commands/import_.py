@@ -165,9 +165,9 @@ def _write(
     if not found.checked:
         about["normalization"] = UNCHECKED
     networks.save_model(out, found.module, **((found.module.recipe or {}) | about))
-    accuracy = None
-    if found.trials and evaluation is not None:
-        accuracy = accuracy_of(found.module, evaluation)
+    accuracy = found.accuracy
+    if found.sigma and found.trials and evaluation is not None:
+        accuracy = accuracy_of(found.module, evaluation)  # the evidence was measured under noise
     return {
         "out": str(out),
         "format": found.format,

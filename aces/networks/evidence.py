@@ -228,7 +228,7 @@ def try_all(
     """The answers of every candidate, a pair of network and normalisation.
 
     All are tried on some images. Those that are clearly less accurate than the best of them are
-    left at that, the others (and those with the normalisation `keep`) are tried on all images.
+    left at that, the others (and one with the normalisation `keep`) are tried on all images.
     """
     stride = max(1, len(evaluation.label) // SCREENED)
     some = _some(evaluation, slice(0, None, stride))
@@ -238,10 +238,11 @@ def try_all(
             first[key] = answers(module, some, sigma=sigma)
             bar.advance(len(some.label))
     best = max(first.values(), key=lambda correct: correct.sum())
+    kept = max((key for key in first if key[1] == keep), key=lambda key: first[key].sum())
     hopeful = [
         key
         for key, correct in first.items()
-        if key[1] == keep or correct.sum() == best.sum() or p_value(best, correct) >= LEVEL
+        if key == kept or correct.sum() == best.sum() or p_value(best, correct) >= LEVEL
     ]
     if stride > 1:
         with progress("comparing", len(hopeful) * len(evaluation.label), "images") as bar:
