@@ -59,6 +59,20 @@ def test_summary_leads_with_the_working_point(project, capsys):
     assert point["nac"] == pytest.approx(row["nac"])
 
 
+@pytest.mark.parametrize("width", ["80", "160"])
+def test_the_table_of_many_radii_fits_the_terminal(tmp_path, monkeypatch, capsys, width):
+    run = simulated_run(images=40, radii=[round(0.08 * k, 2) for k in range(9)])
+    (tmp_path / "results").mkdir()
+    run.curve.to_csv(tmp_path / "results/curve.csv", index=False)
+    (tmp_path / "results/summary.json").write_text(json.dumps(run.metrics))
+    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", width)
+    assert main(["summary"]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown and "0.08" in shown and "certify alone" in shown
+
+
 def test_summary_warns_before_any_number(project, capsys):
     concerns = ["The core network is hardly better than chance.", "Only 40 images are evaluated."]
     metrics = project.metrics | {"concerns": concerns}

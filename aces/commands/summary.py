@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aces.reporting.runs import RunCurve
 
 EXAMPLE = "aces summary"
+OTHER_COLUMNS = 44  # characters that the columns beside the certified accuracies take
 NEXT = (
     ("the report", "open reports/index.html"),
     ("every run", "mlflow ui"),
@@ -107,17 +108,30 @@ def show_working_point(found: "RunCurve") -> None:
     say(f"  theta is {point.words}")
 
 
-def table(found: "RunCurve", rows: "pd.DataFrame") -> Table:
-    """The curve's rows, with the two networks alone above and below them."""
-    radii = [
+def fitting_radii(found: "RunCurve", rows: "pd.DataFrame", width: int) -> list[str]:
+    """The columns of certified accuracies that fit into the terminal, evenly spaced radii."""
+    names = [
         f"certified_accuracy@{r}" for r in found.radii if rows[f"certified_accuracy@{r}"].any()
     ]
+    longest = max((len(r) for r in found.radii), default=1)
+    room = max(2, (width - OTHER_COLUMNS) // (max(5, longest) + 2))
+    if len(names) <= room:
+        return names
+    above = [name for name in names if float(name.split("@")[1]) > 0]
+    step = (len(above) - 1) / max(1, min(room, len(above)) - 1)
+    return [above[round(k * step)] for k in range(min(room, len(above)))]
+
+
+def table(found: "RunCurve", rows: "pd.DataFrame") -> Table:
+    """The curve's rows, with the two networks alone above and below them."""
+    radii = fitting_radii(found, rows, console.width)
     made = Table(
         box=SIMPLE, padding=(0, 1, 0, 0), caption="in percent; the ACR in pixels of [0, 1]"
     )
     made.add_column("θ", no_wrap=True)
-    for name in ("NAC", "ACR", *(f"r = {name.split('@')[1]}" for name in radii), "core", "abstain"):
-        made.add_column(name, justify="right", no_wrap=True)
+    titles = [f"r =\n{name.split('@')[1]}" for name in radii]
+    for title in ("NAC", "ACR", *titles, "core", "abstain"):
+        made.add_column(title, justify="right", no_wrap=True)
     core = {"nac": found.core_nac, "acr": 0.0, "certified_accuracy@0": found.core_nac}
     made.add_row("core alone", *_cells(core, radii), style="dim")
     for _, row in rows.iterrows():
