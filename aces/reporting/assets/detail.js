@@ -92,7 +92,7 @@ function drawDetail() {
     ...rows.flatMap(([own, name, value]) => [element("dt", {}, name), element("dd", {"data-own": own}, value)]),
   );
   byId("histogram-caption").textContent =
-    `${data.score[0].toUpperCase() + data.score.slice(1)} of ${whole(draws)} noisy copies; dark: those with the guessed class, ${className(images.guess[i])}.`;
+    `${data.score[0].toUpperCase() + data.score.slice(1)} of ${whole(draws)} noisy copies; in full colour those with the guessed class, ${className(images.guess[i])}.`;
 }
 
 add(detailCharts, "histogram-chart", {
