@@ -5,6 +5,8 @@ folder it is saved to.
 import json
 import math
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -423,15 +425,54 @@ def test_a_model_says_what_it_is():
 
 
 def test_importing_aces_does_not_import_torch():
-    import subprocess
-    import sys
-
     subprocess.run(
         [sys.executable, "-c", "import aces, sys; assert 'torch' not in sys.modules"], check=True
     )
 
 
+def test_the_library_needs_neither_mlflow_nor_pandas_nor_dvc():
+    code = (
+        "import sys\n"
+        "for name in ('mlflow', 'pandas', 'dvc', 'matplotlib', 'ray', 'fastapi', 'starlette'):\n"
+        "    sys.modules[name] = None\n"
+        "import aces.model.composed, aces.model.attack\n"
+        "import aces.commands.certify, aces.commands.predict"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 # ---------------------------------------------------------------- save and load
+
+
+def test_the_precision_is_saved_loaded_and_recorded(tmp_path):
+    trained = digits_model()
+    model = ACES(
+        **trained.networks,
+        sigma=trained.sigma,
+        theta=0.7,
+        num_classes=10,
+        precision="bfloat16",
+        noise="float",
+        rule="paper",
+    )
+    model.save(tmp_path)
+    loaded, x = ACES.load(tmp_path), digits().image[:2]
+    assert (loaded.precision, loaded.noise, loaded.rule) == ("bfloat16", "float", "paper")
+    answers = loaded.certify(x, n=100, seed=0)
+    assert answers == model.certify(x, n=100, seed=0)
+    assert answers[0].precision == "bfloat16" and "torch" in answers[0].backend
+    with pytest.raises(InputError, match="precision='int1'"):
+        ACES(**trained.networks, sigma=0.25, theta=0.5, num_classes=10, precision="int1")
+
+
+def test_a_selection_network_needs_the_papers_rule():
+    half = dict(core=Constant([0.0, 1.0]), certify=HalfSpace(), sigma=0.25, theta=0.5)
+    half |= dict(num_classes=2, select=Constant([1.0, 0.0]))
+    assert ACES(**half).rule == "paper"
+    with pytest.raises(InputError, match="no use for a selection network"):
+        ACES(**half, rule="confident")
+    with pytest.raises(InputError, match="rule='guess'"):
+        ACES(**half, rule="guess")
 
 
 def test_a_saved_model_gives_the_same_certificates(tmp_path):

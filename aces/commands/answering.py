@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aces.console import console, progress, warn
+from aces.console import console, progress, say, warn
 from aces.errors import InputError
 
 if TYPE_CHECKING:
@@ -207,13 +207,11 @@ def class_cell(it: Answered) -> str:
 
 
 def new_table(model: "ACES", alpha: float) -> "Table":
-    """An empty table with its title and the columns of file and class."""
+    """An empty table with the columns of file and class, after a line that says what it is."""
     from rich.table import Table
 
-    table = Table(
-        title=f"sigma {model.sigma:g}, theta {model.theta:g}, rule {model.rule}, alpha {alpha:g}",
-        title_justify="left",
-    )
+    say(f"sigma {model.sigma:g}, theta {model.theta:g}, rule {model.rule}, alpha {alpha:g}")
+    table = Table()
     table.add_column("image", no_wrap=True)
     table.add_column("class", no_wrap=True)
     return table

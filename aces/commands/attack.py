@@ -208,11 +208,11 @@ def _show(result: "Attacked", folder: Path) -> None:
 
     from aces.model.attack import ATTACKS
 
-    table = Table(
-        title=f"{len(result.targets)} certified of {len(result.certificates)} images; "
-        "how many answers each attack changed",
-        title_justify="left",
+    say(
+        f"{len(result.targets)} certified of {len(result.certificates)} images; "
+        "how many answers each attack changed:"
     )
+    table = Table()
     for name in ("multiple of the radius", *ATTACKS, "any"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in result.by_scale():
