@@ -163,19 +163,21 @@ def predict_from(
     """(N, T) `predict` from the looks at a round: of the first look that answers, each at its
     share of alpha.
     """
-    looks, draws = evidence.looks, evidence.looks.draws[:, None, None]
-    ones, zeros = _votes(looks.score, bins)
-    top = winner(looks)
-    guess = top.guess[:, :, None]
-    half, full = (top.wins(evidence.levels(level))[:, :, None] for level in (alpha / 2, alpha))
-    sure = np.where(bins == BINS, full, half) if multiplicity == "iut" else half
-    level = evidence.levels(alpha if multiplicity == "iut" else alpha / 2)[:, None, None]
-    cases = [
-        is_majority(ones, draws, alpha=level) & sure,
-        is_majority(zeros, draws, alpha=level),
-        sure & (guess == core[:, None]),
-    ]
-    answers = np.select(cases, [guess, core[:, None], guess], ABSTAIN).astype(np.int32)
+    looks, top = evidence.looks, winner(evidence.looks)
+    half, full = (top.wins(evidence.levels(level)) for level in (alpha / 2, alpha))
+    levels = evidence.levels(alpha if multiplicity == "iut" else alpha / 2)
+    at_one = (bins == BINS) & (multiplicity == "iut")
+    answers = np.empty((len(looks.draws), len(core), len(bins)), dtype=np.int32)
+    for j, (n, level) in enumerate(zip(looks.draws, levels, strict=True)):
+        ones, zeros = _votes(looks.score[j], bins)
+        guess = top.guess[j][:, None]
+        sure = np.where(at_one, full[j][:, None], half[j][:, None])
+        cases = [
+            is_majority(ones, int(n), alpha=level) & sure,
+            is_majority(zeros, int(n), alpha=level),
+            sure & (guess == core[:, None]),
+        ]
+        answers[j] = np.select(cases, [guess, core[:, None], guess], ABSTAIN)
     return evidence.first_answer(answers, abstain=ABSTAIN)
 
 

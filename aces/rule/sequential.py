@@ -46,9 +46,12 @@ class Evidence:
         best = np.zeros(k.shape[1:])
         for j, (n, spend) in enumerate(zip(looks.draws, looks.spend, strict=True)):
             made = looks.made > j
-            bound = lower_bound(k[j] if made.all() else k[j, made], n, alpha=spend * alpha)
-            best[made] = np.maximum(best[made], bound)
-        return np.maximum(best - self.tv, 0.0)
+            if made.all():
+                np.maximum(best, lower_bound(k[j], int(n), alpha=float(spend * alpha)), out=best)
+            elif made.any():
+                bound = lower_bound(k[j, made], int(n), alpha=float(spend * alpha))
+                best[made] = np.maximum(best[made], bound)
+        return np.maximum(best - self.tv, 0.0) if self.tv else best
 
     def upper_bound(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """With probability >= 1 - alpha, for each event: its probability is at most the bound

@@ -29,10 +29,13 @@ def lower_bound(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
     k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast. One-sided Clopper and Pearson
     (1934): the p at which k or more successes have probability alpha; 0 at k = 0. Rounded down.
     """
-    k, n, alpha = _checked(k, n, alpha)
-    if _same(alpha) and _worth_a_table(k, n):
-        return _tabulated(_clopper_pearson, k, int(n.flat[0]), float(alpha.flat[0]))
-    return _clopper_pearson(k, n, alpha)
+    check_alpha(alpha)
+    k, n = np.asarray(k), np.asarray(n)
+    if np.size(k) and not _possible(k, n):
+        raise InputError("k successes in n draws: expected 0 <= k <= n everywhere")
+    if n.ndim == 0 and np.ndim(alpha) == 0 and _worth_a_table(k, int(n)):
+        return _tabulated(_clopper_pearson, k, int(n), float(np.asarray(alpha)))
+    return _clopper_pearson(*np.broadcast_arrays(k, n, np.asarray(alpha, dtype=float)))
 
 
 def upper_bound(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
@@ -82,9 +85,9 @@ def two_sided_p_value(k: Numbers, n: Numbers) -> np.ndarray:
     """The two-sided binomial test of p = 1/2: how likely a fair coin is at least as far from n / 2
     as k.
     """
-    k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
-    if _worth_a_table(k, n):
-        return _tabulated(_two_tails, k, int(n.flat[0]), 0.0)
+    k, n = np.asarray(k), np.asarray(n)
+    if n.ndim == 0 and _worth_a_table(k, int(n)):
+        return _tabulated(_two_tails, k, int(n), 0.0)
     return _two_tails(k, n)
 
 
@@ -121,12 +124,10 @@ def _check_sigma(sigma: Numbers) -> None:
         raise InputError(f"sigma={sigma}: expected a number above 0, in [0, 1] pixel units")
 
 
-def _checked(k: Numbers, n: Numbers, alpha: Numbers) -> list[np.ndarray]:
-    check_alpha(alpha)
-    k, n, alpha = np.broadcast_arrays(np.asarray(k), np.asarray(n), np.asarray(alpha, dtype=float))
-    if np.any((k < 0) | (k > n)):
-        raise InputError("k successes in n draws: expected 0 <= k <= n everywhere")
-    return [k, n, alpha]
+def _possible(k: np.ndarray, n: np.ndarray) -> bool:
+    """Whether 0 <= k <= n everywhere."""
+    most = k.max() <= n if n.ndim == 0 else (k <= n).all()
+    return bool(k.min() >= 0 and most)
 
 
 def _clopper_pearson(k: np.ndarray, n: Numbers, alpha: Numbers) -> np.ndarray:
@@ -142,12 +143,8 @@ def _two_tails(k: np.ndarray, n: Numbers, _: float = 0.0) -> np.ndarray:
     return np.where(n > 0, np.minimum(1.0, 2.0 * tail), 1.0)[()]
 
 
-def _same(values: np.ndarray) -> bool:
-    return values.size > 0 and values.min() == values.max()
-
-
-def _worth_a_table(k: np.ndarray, n: np.ndarray) -> bool:
-    return k.size >= 1000 and _same(n) and bool(n.flat[0] <= 100 * k.size)
+def _worth_a_table(k: np.ndarray, n: int) -> bool:
+    return k.size >= 1000 and n <= 100 * k.size
 
 
 def _tabulated(function: Callable, k: np.ndarray, n: int, alpha: float) -> np.ndarray:
@@ -156,10 +153,12 @@ def _tabulated(function: Callable, k: np.ndarray, n: int, alpha: float) -> np.nd
     Tables are kept, so that a computation in pieces does not begin anew with each piece.
     """
     table = _table(function, n, alpha)
-    needed = np.flatnonzero(np.bincount(k.ravel(), minlength=n + 1))
-    missing = needed[np.isnan(table[needed])]
-    table[missing] = function(missing, n, alpha)
-    return table[k]
+    found = table[k]
+    if np.isnan(found).any():
+        missing = np.unique(k[np.isnan(found)])
+        table[missing] = function(missing, n, alpha)
+        found = table[k]
+    return found
 
 
 @lru_cache(maxsize=32)
