@@ -1,0 +1,157 @@
+"""Kills at random moments: what goes on from scratch afterwards gives the same bytes.
+
+    python -m tests.kills --seed 7      # or `make kills SEED=7`
+
+20 kills of sampling, 10 of a training after its first epoch was written, and 5 with Ray (of a
+worker or of the driver). It prints what was kept at each kill and what remains in the end, and
+exits with 1 if a result differs or a process is left.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # the helpers of the other tests
+
+import sampler_process  # noqa: E402
+import test_training_state  # noqa: E402
+from aces import params  # noqa: E402
+from aces.files import digest  # noqa: E402
+from aces.rule.counts import write_counts  # noqa: E402
+
+TRAINING = params.Train(epochs=40, batch=16, lr=0.1)
+PATIENCE = 300.0  # seconds until something that should happen counts as hanging
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("sampling", "training", "ray"))
+    parser.add_argument("--ray-driver", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.ray_driver is not None:
+        write_counts(args.ray_driver / "ray.npz", draw_with_ray(args.ray_driver))
+        return 0
+    works = {"sampling": kill_sampling, "training": kill_training, "ray": kill_ray}
+    sound = True
+    for name in [args.only] if args.only else works:
+        with tempfile.TemporaryDirectory(prefix="aces-kills-") as folder:
+            same = works[name](Path(folder), random.Random(f"{args.seed}/{name}"))
+            print(f"{name}: {'the same bytes' if same else 'OTHER BYTES'}; {remains(folder)}")
+            sound = sound and same
+    left = [process.name() for process in psutil.Process().children(recursive=True)]
+    print(f"processes left: {', '.join(left) or 'none'}")
+    return 0 if sound and not left else 1
+
+
+def remains(folder: str) -> str:
+    """What lies in scratch afterwards."""
+    files = sorted(path for path in (Path(folder) / "scratch").rglob("*") if path.is_file())
+    unfinished = [path.name for path in files if path.name.startswith(".") or ".tmp" in path.name]
+    return f"{len(files)} files in scratch, unfinished ones: {', '.join(unfinished) or 'none'}"
+
+
+def kill_sampling(folder: Path, rng: random.Random) -> bool:
+    """20 kills of a process that samples."""
+    write_counts(folder / "straight.npz", sampler_process.draw(None))
+    found = sampler_process.kills(folder, 20)
+    print(f"sampling: {found['kills']} kills, units kept at each: {found['kept'][1:]}", flush=True)
+    return found["kills"] == 20 and digest(folder / "killed.npz") == digest(folder / "straight.npz")
+
+
+def kill_training(folder: Path, rng: random.Random) -> bool:
+    """10 kills of a process that trains, each at some moment after an epoch was written."""
+    scratch, result = folder / "scratch", folder / "result"
+
+    def work() -> None:
+        result.write_text(test_training_state.fit(scratch, settings=TRAINING))
+
+    def changed() -> int:
+        return max((path.stat().st_mtime_ns for path in scratch.glob("*.pt")), default=0)
+
+    kills = 0
+    while kills < 10 and not result.exists():
+        child = sampler_process.forked(work)
+        before = changed()
+        wait_until(lambda before=before: changed() > before or result.exists())
+        time.sleep(rng.uniform(0.0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills += not result.exists()
+    work()
+    print(f"training: {kills} kills", flush=True)
+    straight = test_training_state.fit(folder / "straight", settings=TRAINING)
+    return kills == 10 and result.read_text() == straight
+
+
+def draw_with_ray(folder: Path):
+    return sampler_process.draw(folder, engine="ray", n=20_000)
+
+
+def kill_ray(folder: Path, rng: random.Random) -> bool:
+    """5 kills with Ray: of the driver, which then starts again, or of one of its workers."""
+    write_counts(folder / "straight.npz", sampler_process.draw(None, n=20_000))
+    kinds, done = [], False
+    while not done:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.kills", "--ray-driver", str(folder)],
+            cwd=HERE.parent,
+            env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": _search_path()},
+        )
+        while len(kinds) < 5 and driver.poll() is None:
+            more = kept(folder) + rng.randint(1, 100)
+            wait_until(lambda: kept(folder) >= more or driver.poll() is not None)  # noqa: B023
+            workers = [it for it in _below(driver) if it.name().startswith("ray::")]
+            victim = rng.choice(("driver", "worker"))
+            if victim == "worker" and workers:
+                rng.choice(workers).kill()
+                kinds.append("worker")
+            elif driver.poll() is None:
+                others = _below(driver)
+                driver.kill()
+                kinds.append("driver")
+                driver.wait()
+                gone, left = psutil.wait_procs(others, timeout=60)
+                print(f"ray: after its driver, {len(left)} processes of Ray are left", flush=True)
+        done = driver.wait() == 0
+    print(f"ray: kills of {', '.join(kinds)}", flush=True)
+    return len(kinds) == 5 and digest(folder / "ray.npz") == digest(folder / "straight.npz")
+
+
+def kept(folder: Path) -> int:
+    """Units in scratch."""
+    logs = (folder / "scratch").glob("*/units.log")
+    return sum(log.read_bytes().count(b"\n") for log in logs)
+
+
+def _below(process: subprocess.Popen) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _search_path() -> str:
+    return os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing happened for {PATIENCE:.0f} s")
+        time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
