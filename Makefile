@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test check env docs fuzz schema dependencies clean
+.PHONY: repro test check env docs fuzz kills schema dependencies clean
 
 repro: $(VENV)/.installed
 	@aces doctor
@@ -30,6 +30,10 @@ docs: $(VENV)/.installed-dev
 # 10,000 damaged files and requests; SEED=n for others.
 fuzz: $(VENV)/.installed-dev
 	python -m tests.fuzz --cases 10000 --seed $(or $(SEED),0)
+
+# 35 kills at random moments: what goes on afterwards gives the same bytes; SEED=n for others.
+kills: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 python -m tests.kills --seed $(or $(SEED),0)
 
 # The description of params.yaml for editors.
 schema: $(VENV)/.installed

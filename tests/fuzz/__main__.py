@@ -24,12 +24,7 @@ def main() -> int:
         report = run_target(TARGETS[name](), seed=args.seed, cases=cases)
         print(report.line(), flush=True)
         failures += report.failures
-    for failure in failures[:20]:
-        print(f"\n{failure}")
-    print(
-        f"\n{len(failures)} failures"
-        + (f", {len(failures) - 20} more" if len(failures) > 20 else "")
-    )
+    print(f"{len(failures)} failures")
     return 1 if failures else 0
 
 

@@ -55,7 +55,7 @@ def _damage(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
         return
     array = np.array(arrays[name])
     kind = rng.randrange(9)
-    if kind <= 2 and array.size:
+    if kind <= 2 and array.size and array.dtype.kind in "iuf":
         place = np.unravel_index(rng.randrange(array.size), array.shape)
         array[place] += rng.choice((-1, 1, 10, -1000))
     elif kind == 3 and array.size > 1:  # as many draws as before, in other places
@@ -78,7 +78,10 @@ def _damage(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
 
 
 def _other_settings(text: str, rng: random.Random) -> np.ndarray:
-    settings = json.loads(text)
+    try:
+        settings = json.loads(text)
+    except ValueError:  # it was damaged before
+        return np.array(text[::-1])
     key = rng.choice(sorted(settings))
     odd = [*ODD_NUMBERS, "text", None, True, [], {}]
     kind = rng.randrange(4)

@@ -74,7 +74,9 @@ def run_target(target: Target, *, seed: int, cases: range, seconds: float = floa
             verdict, detail = judge(target, seed, number, folder)
             report.verdicts[verdict] += 1
             if verdict not in ("accepted", "refused"):
-                report.failures.append(f"{target.name}, seed {seed}, case {number}: {detail}")
+                failure = f"{target.name}, seed {seed}, case {number}: {detail}"
+                report.failures.append(failure)
+                print(failure, flush=True)
     report.seconds = time.monotonic() - start
     return report
 
