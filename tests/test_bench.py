@@ -16,7 +16,8 @@ def test_loop_and_rule_agree():
     assert found["seconds"] > 0 and found["ratio"] == found["loop_seconds"] / found["seconds"]
 
 
-def test_figures_are_printed_and_written(tmp_path, capsys):
+def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("aces.bench.training.IMAGES", 512)
     out = tmp_path / "bench.json"
     assert (
         main(
