@@ -55,8 +55,7 @@ class _Bar:
         self._progress.update(self._task, note=f"{rate}  {note}".strip())
 
     def skip(self, steps: int) -> None:
-        """These steps turned out to be unnecessary: they count for neither the rate nor the total.
-        """
+        """These steps turned out to be unnecessary: they count for neither the rate nor the total."""
         total = self._progress.tasks[self._task].total or 0
         self._progress.update(self._task, total=total - steps)
 

@@ -25,8 +25,7 @@ class Explanation(NamedTuple):
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """What to tell the user about an exception that ends a command or a stage; None for a defect.
-    """
+    """What to tell the user about an exception that ends a command or a stage; None for a defect."""
     if isinstance(error, InputError):
         return Explanation(str(error), 2)
     if isinstance(error, KeyboardInterrupt):

@@ -80,8 +80,7 @@ def devices(name: str) -> list["torch.device"]:
 
 
 def _alike(gpus: list["torch.device"]) -> list["torch.device"]:
-    """The GPUs of the same kind as the first: another kind makes other noise and other last digits.
-    """
+    """The GPUs of the same kind as the first: another kind makes other noise and other last digits."""
     import torch
 
     return [

@@ -5,6 +5,7 @@ from aces.sampling.anytime import Answer, certify_at, predict
 from aces.sampling.clean import classes_of
 from aces.sampling.images import Images
 from aces.sampling.plan import DrawPlan
+from aces.sampling.quantise import quantise
 from aces.sampling.sampler import rounding_distance, sample
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "certify_at",
     "classes_of",
     "predict",
+    "quantise",
     "rounding_distance",
     "sample",
 ]

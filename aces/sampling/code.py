@@ -1,5 +1,4 @@
-"""The code that a draw runs through, as a digest: counts made by other code are not these
-counts."""
+"""A digest of the code that a draw runs through: counts made by other code are other counts."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +15,7 @@ _MODULES = (
     "batches",
     "count",
     "cuda",
+    "export",
     "forward",
     "images",
     "kernels",

@@ -5,12 +5,9 @@ A `Network` can be sent to other processes; `open(device)` makes it callable the
 name is part of what the draws depend on, since two ways differ in the last digits of the logits.
 """
 
-import contextlib
 import copy
 import functools
-import logging
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +19,12 @@ from torch import Tensor, nn
 from aces import networks
 from aces.console import stderr
 from aces.errors import InputError, one_line
+from aces.networks.quantized import QuantizedNetwork, open_session
 from aces.sampling import exported
 from aces.sampling.cuda import Recording, no_tf32
+from aces.sampling.export import Stack
+from aces.sampling.export import export as _export
+from aces.sampling.export import stacked as _frozen
 
 Forward = Callable[
     [Tensor], list[Tensor]
@@ -41,29 +42,29 @@ class OnnxNetwork:
     are blocked.
     """
 
-    model: bytes
+    graphs: tuple[bytes, ...]  # each may have several outputs; a draw runs through all of them
     backend: str
     batch: int
-    probe: list[float]  # a few logits of a fixed input: tells networks of the same weights apart
+    probe: list[float]  # a few logits of fixed inputs: tell networks of the same identity apart
 
     @staticmethod
     def backend_on(device: torch.device) -> str:
-        return f"onnxruntime {_version('onnxruntime')}"
+        return f"onnxruntime {_version('onnxruntime')} {cpu_kind()}"
 
     def open(self, device: torch.device) -> Forward:
-        import onnxruntime
-
         assert device.type == "cpu"
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(
-            self.model, options, providers=["CPUExecutionProvider"]
-        )
-        (name,) = [value.name for value in session.get_inputs()]
-        return lambda x: [
-            torch.from_numpy(logits) for logits in session.run(None, {name: x.numpy()})
-        ]
+        sessions = [open_session(graph) for graph in self.graphs]
+        names = [session.get_inputs()[0].name for session in sessions]
+
+        def forward(x: Tensor) -> list[Tensor]:
+            values = x.numpy()
+            return [
+                torch.from_numpy(logits)
+                for session, name in zip(sessions, names, strict=True)
+                for logits in session.run(None, {name: values})
+            ]
+
+        return forward
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,17 +121,6 @@ class TorchNetwork:
 Network = OnnxNetwork | TorchNetwork
 
 
-class _Stack(nn.Module):
-    """The networks that see each draw, as one."""
-
-    def __init__(self, *networks: nn.Module):
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(network(x) for network in self.networks)
-
-
 class _Prepared(NamedTuple):
     """A network that was prepared, and what it was then."""
 
@@ -161,6 +151,7 @@ def prepare(
     shape: (C, H, W) of the images. A network that was prepared before is not prepared again.
     """
     key = (identity_of(model, select), shape, num_classes, precision, kind_of(device))
+    _check_precision(model, precision, device)
     module, example = _frozen(model, select), _example(shape)
     if (
         model not in _known
@@ -187,14 +178,13 @@ def opened(network: Network, device: torch.device) -> Forward:
 
 
 def hash_of(model: nn.Module, select: nn.Module | None) -> str:
-    """The model hash of the counts: of the network, and of the selection network if there is
-    one."""
-    return networks.fingerprint(model if select is None else _Stack(model, select))
+    """The model hash of the counts: of the network, and of a selection network if there is one."""
+    return networks.fingerprint(model if select is None else Stack(model, select))
 
 
 def identity_of(model: nn.Module, select: nn.Module | None) -> str:
     """What caches and scratch are keyed by: everything that either network computes with."""
-    return networks.identity(model if select is None else _Stack(model, select))
+    return networks.identity(model if select is None else Stack(model, select))
 
 
 @torch.inference_mode()
@@ -252,9 +242,16 @@ def _example(shape: tuple[int, int, int]) -> Tensor:
 
 
 def _choose(
-    module: nn.Module, example: Tensor, *, precision: str, device: torch.device, probe: list[float]
+    module: Stack, example: Tensor, *, precision: str, device: torch.device, probe: list[float]
 ) -> Network:
     small = example[0].numel() <= _SMALL
+    if precision == "int8":
+        return OnnxNetwork(
+            _int8_graphs(module, example),
+            OnnxNetwork.backend_on(device),
+            64 if small else 16,
+            probe,
+        )
     if device.type == "cpu" and precision == "float32":
         try:
             return _exported(module, example, batch=64 if small else 16, probe=probe)
@@ -275,33 +272,42 @@ def _choose(
     )
 
 
-def _exported(module: "_Stack", example: Tensor, *, batch: int, probe: list[float]) -> OnnxNetwork:
+def _exported(module: Stack, example: Tensor, *, batch: int, probe: list[float]) -> OnnxNetwork:
     """The networks in ONNX, checked to compute the same; exported again if a kept file does not."""
     backend = OnnxNetwork.backend_on(torch.device("cpu"))
     shape, parts = tuple(example.shape[1:]), list(module.networks)
     keep = functools.partial(exported.kept, parts, shape, lambda: _export(module, example))
     content, forget = keep()
     try:
-        network = OnnxNetwork(content, backend, batch, probe)
+        network = OnnxNetwork((content,), backend, batch, probe)
         _check_same(network, module, example)
     except Exception:
         forget()
-        network = OnnxNetwork(keep()[0], backend, batch, probe)
+        network = OnnxNetwork((keep()[0],), backend, batch, probe)
         _check_same(network, module, example)
     return network
 
 
-def _export(module: nn.Module, example: Tensor) -> bytes:
-    """The networks as an ONNX model for batches of any size."""
-    with _silence():
-        program = torch.onnx.export(
-            module,
-            (example,),
-            dynamo=True,
-            verbose=False,
-            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+def _int8_graphs(module: Stack, example: Tensor) -> tuple[bytes, ...]:
+    """The graph of the int8 network, and that of a selection network in float32."""
+    network, *select = module.networks
+    return (network.onnx, *(_export(each, example) for each in select))
+
+
+def _check_precision(model: nn.Module, precision: str, device: torch.device) -> None:
+    """int8 is a network of its own, which runs on a CPU."""
+    quantized = isinstance(model, QuantizedNetwork)
+    if quantized != (precision == "int8"):
+        raise InputError(
+            f"precision={precision!r} for a network that is {'int8' if quantized else 'float32'}: "
+            + (
+                "expected precision='int8'"
+                if quantized
+                else "make it int8 first, by aces.sampling.quantise(network, images, sigma=sigma)"
+            )
         )
-        return program.model_proto.SerializeToString()
+    if quantized and device.type != "cpu":
+        raise InputError("precision='int8' runs on a CPU: set device='cpu' (ACES_DEVICE=cpu)")
 
 
 @torch.inference_mode()
@@ -335,28 +341,17 @@ def _agree(a: Tensor, b: Tensor, tolerance: float = _TOLERANCE) -> bool:
     )
 
 
-def _frozen(model: nn.Module, select: nn.Module | None) -> nn.Module:
-    """A copy on the CPU in eval mode, which leaves the caller's networks as they are."""
-    stack = _Stack(*(network for network in (model, select) if network is not None))
-    return copy.deepcopy(stack).cpu().eval().requires_grad_(False)
-
-
-@contextlib.contextmanager
-def _silence():
-    """The exporter's warnings speak to developers of torch."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
-
-
 def kind_of(device: torch.device) -> str:
     """Where the noise is made and the kernels are chosen: both may depend on the kind of GPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def cpu_kind() -> str:
+    """The instructions that kernels for this CPU use; with others, logits differ in their last
+    digits, and in int8 by more.
+    """
+    vnni = getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
+    return torch.backends.cpu.get_cpu_capability() + (" VNNI" if vnni else "")
 
 
 def _version(package: str) -> str:

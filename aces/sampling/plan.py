@@ -9,7 +9,7 @@ from aces.params import Adaptive
 
 CHUNK = 1000
 NOISES = ("exact", "float")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,114 @@
+"""int8: the network that is certified is the quantised one, the same bytes however it is drawn."""
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+import odd_networks
+from aces import networks
+from aces.errors import InputError
+from aces.files import digest
+from aces.networks.quantized import QuantizedNetwork, load_quantized
+from aces.rule.counts import Round, write_counts
+from aces.sampling import quantise
+from sampled import sample
+
+SETTINGS = dict(
+    sigma=0.25, num_classes=odd_networks.CLASSES, n0=30, n=400, seed=5, chunk=70, device="cpu"
+)
+FLOAT = odd_networks.convolutional()
+
+
+@functools.cache
+def quantised() -> QuantizedNetwork:
+    return quantise(FLOAT, odd_networks.images(64, seed=3), sigma=0.25)
+
+
+def draw(network=None, **changes):
+    network = quantised() if network is None else network
+    return sample(network, odd_networks.images(3), **SETTINGS | {"precision": "int8"} | changes)
+
+
+def written(folder, counts) -> bytes:
+    write_counts(folder / "counts.npz", counts)
+    return (folder / "counts.npz").read_bytes()
+
+
+@torch.inference_mode()
+def test_it_computes_nearly_the_same():
+    x = odd_networks.images(50, seed=4).float() / 255
+    x = x + 0.25 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    given, found = FLOAT(x), quantised()(x)
+    assert not torch.equal(given, found)
+    assert (given.argmax(dim=1) == found.argmax(dim=1)).float().mean() > 0.9
+    assert (given - found).abs().max() < 0.1 * given.abs().max()
+
+
+def test_counts_name_the_int8_network_and_are_near_those_of_float32(tmp_path):
+    counts, full = draw(), draw(FLOAT, precision="float32")
+    assert counts.settings.precision == "int8"
+    assert counts.settings.model == networks.fingerprint(quantised()) != full.settings.model
+    assert counts.settings.backend.startswith("onnxruntime ")
+    np.testing.assert_allclose(counts.classes[Round.BOUND], full.classes[Round.BOUND], atol=60)
+
+
+def test_workers_and_scratch_do_not_change_a_byte(tmp_path):
+    expected = written(tmp_path, draw(workers=1))
+    assert written(tmp_path, draw(workers=2, scratch=tmp_path / "scratch")) == expected
+    (log,) = tmp_path.glob("scratch/*/units.log")
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[::2]))
+    assert written(tmp_path, draw(workers=2, scratch=tmp_path / "scratch")) == expected
+    assert written(tmp_path, draw(copy.deepcopy(quantised()))) == expected
+
+
+def test_another_cpu_has_its_own_folder(tmp_path, monkeypatch):
+    from aces.sampling import forward
+
+    draw(scratch=tmp_path)
+    monkeypatch.setattr(forward, "cpu_kind", lambda: "AVX2")
+    draw(copy.deepcopy(quantised()), scratch=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_it_is_saved_and_loaded_with_its_hash(tmp_path):
+    path = tmp_path / "network.onnx"
+    quantised().save(path)
+    again = load_quantized(path, sha256=digest(path))
+    assert networks.fingerprint(again) == networks.fingerprint(quantised())
+    with pytest.raises(InputError, match="is not the network that was sampled"):
+        load_quantized(path, sha256="0" * 64)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(InputError, match="is not an ONNX network"):
+        load_quantized(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_quantized(tmp_path / "missing.onnx")
+
+
+def test_a_selection_network_stays_float32():
+    select = odd_networks.convolutional(outputs=2)
+    counts, plain = draw(select=select), draw()
+    assert counts.settings.score == "network"
+    np.testing.assert_allclose(
+        counts.classes[Round.BOUND], plain.classes[Round.BOUND], atol=60
+    )  # other noise: it is keyed by both networks
+
+
+def test_quantising_is_repeatable_and_leaves_int8_alone():
+    again = quantise(FLOAT, odd_networks.images(64, seed=3), sigma=0.25)
+    assert networks.fingerprint(again) == networks.fingerprint(quantised())
+    assert quantise(again, odd_networks.images(2), sigma=0.5) is again
+
+
+@pytest.mark.parametrize(
+    "network, precision, message",
+    [
+        ("float", "int8", "make it int8 first, by aces.sampling.quantise"),
+        ("int8", "float32", "expected precision='int8'"),
+    ],
+)
+def test_the_plan_and_the_network_must_agree(network, precision, message):
+    with pytest.raises(InputError, match=message):
+        draw(FLOAT if network == "float" else quantised(), precision=precision)
