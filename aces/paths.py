@@ -10,6 +10,7 @@ from pathlib import Path
 PARAMS = Path("params.yaml")
 MODELS = Path("models")
 DEPLOYED = MODELS / "deployed"  # the network that was run, in its precision
+DEPLOYED_GRAPH = DEPLOYED / "network.onnx"  # of an int8 network
 SAMPLES = Path("samples")
 COUNTS = SAMPLES / "counts.npz"
 CORE = SAMPLES / "core.npz"  # the core network's answers

@@ -38,7 +38,7 @@ def calibrate(params: Params, run: StageRun) -> dict:
 def natural_answers(params: Params, images: data.EvalSet, core: np.ndarray) -> np.ndarray:
     """(N, T) what PREDICT answers at every theta; an abstention is a wrong answer."""
     counts = sampling.sample(
-        draws.certification_network(params),
+        draws.deployed_network(params),
         images.image,
         draws.draw_plan(params, n=params.calibrate.n),
         num_classes=images.num_classes,

@@ -5,17 +5,47 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor, nn
 
-from aces import extension, networks, paths, runtime, sampling
+from aces import data, extension, networks, paths, runtime, sampling
 from aces.data import EvalSet
+from aces.data.images import read_images
 from aces.files import write_json
+from aces.networks.quantized import load_quantized
 from aces.params import SCORES, Params
 from aces.rule.counts import Counts
 from aces.sampling import DrawPlan
+from aces.sampling.quantise import IMAGES as CALIBRATION_IMAGES
 
 
 def certification_network(params: Params) -> nn.Module:
-    """The certification network in the precision that is certified."""
+    """The certification network in the precision that is certified.
+
+    In int8 it is made here, calibrated on noisy training images, and kept as a file of its own. The
+    same files give the same network.
+    """
+    network = networks.load_model(paths.network("certify"))
+    if params.sample.precision != "int8":
+        return network
+    images = _spread_images(data.read_train(paths.training_images(params.dataset.name)))
+    quantized = sampling.quantise(network, images, sigma=params.sigma, seed=params.seed)
+    quantized.save(paths.DEPLOYED_GRAPH)
+    return quantized
+
+
+def deployed_network(params: Params) -> nn.Module:
+    """The network that the stage `sample` ran."""
+    if params.sample.precision == "int8":
+        return load_quantized(paths.DEPLOYED_GRAPH)
     return networks.load_model(paths.network("certify"))
+
+
+def _spread_images(training: data.TrainSet) -> np.ndarray:
+    """(N, H, W, C) uint8: training images, evenly spread, as many as calibrate int8."""
+    count = len(training.label)
+    rows = np.unique(np.linspace(0, count - 1, min(CALIBRATION_IMAGES, count)).astype(int))
+    if isinstance(training.image, np.ndarray):
+        return training.image[rows]
+    files = [training.image[row] for row in rows]
+    return read_images(files, shape=training.shape, resize=training.resize)
 
 
 def selection_network(params: Params) -> nn.Module | None:

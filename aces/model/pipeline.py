@@ -10,6 +10,7 @@ from aces import data, params, paths
 from aces.errors import InputError, one_line
 from aces.grid import is_on_grid
 from aces.networks import load_model
+from aces.networks.quantized import load_quantized
 
 
 def read(folder: Path, *, theta: float | None = None) -> dict[str, Any]:
@@ -40,7 +41,10 @@ def read(folder: Path, *, theta: float | None = None) -> dict[str, Any]:
 
 def read_networks(folder: Path, settings: params.Params, *, selects: bool) -> dict[str, nn.Module]:
     roles = ["core", "certify"] + (["select"] if selects else [])
-    return {role: load_model(paths.network(role, folder)) for role in roles}
+    found = {role: load_model(paths.network(role, folder)) for role in roles}
+    if settings.sample.precision == "int8":  # the network that was sampled is the one to speak of
+        found["certify"] = load_quantized(folder / paths.DEPLOYED_GRAPH)
+    return found
 
 
 def read_info(folder: Path, settings: params.Params) -> data.Info:

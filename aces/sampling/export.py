@@ -40,8 +40,7 @@ def frozen(network: Module) -> Module:
 
 def export(module: nn.Module, example: Tensor) -> bytes:
     """A network as an ONNX graph for batches of any size."""
-    # The same graph, whatever mode the caller is in.
-    with silence(), torch.inference_mode(False), torch.no_grad():
+    with silence():
         program = torch.onnx.export(
             module,
             (example,),

@@ -37,8 +37,10 @@ def quantise(
     """
     if isinstance(network, QuantizedNetwork):
         return network
-    noisy = _noisy(Images.of(images), sigma=sigma, seed=seed)
-    graph = export(frozen(network), noisy[:2])
+    # The exporter writes tensors of inference mode down in another way.
+    with torch.inference_mode(False), torch.no_grad():
+        noisy = _noisy(Images.of(images), sigma=sigma, seed=seed)
+        graph = export(frozen(network), noisy[:2])
     with tempfile.TemporaryDirectory() as folder, silence():
         return QuantizedNetwork(_quantised(graph, noisy, Path(folder)))
 
