@@ -430,7 +430,9 @@ def test_a_core_sees_images_at_its_own_size():
     enlarged = F.interpolate(small, size=(16, 16), mode="bilinear", antialias=True)
     torch.testing.assert_close(core(small), network(enlarged))
     networks.save_model("a.safetensors", core, **core.recipe)
-    assert torch.equal(networks.load_model("a.safetensors")(small), core(small))
+    again = networks.load_model("a.safetensors")
+    assert torch.equal(again(small), core(small))
+    assert networks.identity(again) == networks.identity(core)
     with pytest.raises(InputError, match="size=0: expected a side"):
         networks.at_size(network, 0)
 

@@ -90,6 +90,7 @@ def test_saved_and_loaded_as_one_network(classifier):
     expected = classifier(denoiser(z, torch.tensor(0.12)))
     assert torch.equal(again(z), network(z)) and torch.equal(network(z), expected)
     assert networks.fingerprint(again) == networks.fingerprint(network)
+    assert networks.identity(again) == networks.identity(network)
     other = networks.before(denoiser, classifier, sigma=0.25)
     assert networks.fingerprint(other) != networks.fingerprint(network)
 

@@ -77,6 +77,7 @@ def test_a_program_is_imported_run_saved_and_loaded(kind, network, digits):
     again = networks.load_model("a.safetensors")
     assert torch.equal(again(x), found.module(x))
     assert networks.fingerprint(again) == networks.fingerprint(found.module)
+    assert networks.identity(again) == networks.identity(found.module)
     for copied in (copy.deepcopy(again), pickle.loads(pickle.dumps(again))):
         assert torch.equal(copied(x), again(x))
 

@@ -156,7 +156,14 @@ class _Candidate:
     def classifier(self, statistics: Statistics) -> Classifier:
         mean, std = statistics
         module = Classifier(Normalize(mean, std), self.network).eval()
-        module.recipe = self.recipe | {"mean": mean, "std": std}
+        options = {name: self.recipe[name] for name in ("options",) if name in self.recipe}
+        module.recipe = {  # in the order of `build`, so that a loaded network is the same
+            "arch": self.arch,
+            "num_classes": self.recipe["num_classes"],
+            "mean": mean,
+            "std": std,
+            **options,
+        }
         return module
 
 

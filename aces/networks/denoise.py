@@ -153,6 +153,7 @@ def build_denoiser(
             f"denoiser.arch={arch!r} is unknown: expected {FFDNET}, {SMALL} or "
             "package.module:function"
         )
+    options = {name: options[name] for name in sorted(options)}  # as they come back from a file
     denoiser.recipe = {"arch": arch, "channels": channels, "options": options}  # type: ignore
     return denoiser
 

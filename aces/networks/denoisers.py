@@ -15,7 +15,7 @@ from aces.errors import InputError
 from aces.networks import reading
 from aces.networks.denoise import FFDNET, Denoised, build_denoiser
 from aces.networks.formats import Weights, existing, read_weights, without_prefix
-from aces.networks.normalization import Classifier, Normalize
+from aces.networks.normalization import Classifier, Normalize, plain
 from aces.networks.programs import is_program
 from aces.networks.registry import DENOISED
 
@@ -40,7 +40,7 @@ def before(denoiser: nn.Module, classifier: nn.Module, *, sigma: float) -> Class
             "num_classes": used["num_classes"],
             "mean": (0.0,),
             "std": (1.0,),
-            "options": {"sigma": float(sigma), "denoiser": made, "classifier": used},
+            "options": plain({"sigma": float(sigma), "denoiser": made, "classifier": used}),
         }
     return module.eval()
 

@@ -2,7 +2,8 @@
 their units.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +24,11 @@ class Normalize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.std
+
+
+def plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they come back from a file: lists instead of tuples, names in order."""
+    return json.loads(json.dumps(options, sort_keys=True))
 
 
 class Classifier(nn.Module):

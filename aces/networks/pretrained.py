@@ -3,7 +3,7 @@
 
 from aces.errors import InputError
 from aces.networks import huggingface, libraries
-from aces.networks.normalization import Classifier, Normalize
+from aces.networks.normalization import Classifier, Normalize, plain
 
 
 def pretrained(arch: str, *, num_classes: int, channels: int = 3) -> Classifier:
@@ -43,7 +43,7 @@ def _huggingface(arch: str, name: str, *, num_classes: int) -> Classifier:
         "num_classes": num_classes,
         "mean": (0.0,),
         "std": (1.0,),
-        "options": options,
+        "options": plain(options),
     }
     return module
 

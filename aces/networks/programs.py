@@ -8,6 +8,7 @@ operations that touch files or call back into Python.
 import io
 import re
 import threading
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ _FOREIGN = re.compile(rb"\bops\.(?!aten\b|prim\b)(\w+)\.(\w+)")
 _FILES = re.compile(rb"\b(?:torch|ops\.aten)\.(from_file|save|load)\b")
 
 
+# Loaded programs are no part of the modules: a copy loads its own, and whether a program has run
+# does not change what it is.
+_LOADED: "weakref.WeakKeyDictionary[Program, Any]" = weakref.WeakKeyDictionary()
+_LOADING = threading.Lock()
+
+
 class Program(nn.Module):
     """A network whose state is a file of code and weights; images (N, C, H, W) -> logits (N, K)."""
 
@@ -34,8 +41,6 @@ class Program(nn.Module):
     def __init__(self, size: int):
         super().__init__()
         self.register_buffer("program", torch.zeros(size, dtype=torch.uint8))
-        self._loaded: Any = None
-        self._lock = threading.Lock()
 
     @property
     def options(self) -> dict[str, int]:
@@ -48,24 +53,17 @@ class Program(nn.Module):
 
     def loaded(self) -> Any:
         """The program, ready to run; loaded when it is first needed."""
-        with self._lock:
-            if self._loaded is None:
-                # Not as an attribute: a torch module would become a part, and its weights be saved.
-                self.__dict__["_loaded"] = self._load()
-            return self._loaded
+        with _LOADING:
+            if self not in _LOADED:
+                _LOADED[self] = self._load()
+            return _LOADED[self]
 
     def _load(self) -> Any:
         raise NotImplementedError
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
-        self._loaded = None
+        _LOADED.pop(self, None)
         super()._load_from_state_dict(*args, **options)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_loaded": None, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state | {"_lock": threading.Lock()})
 
 
 class ScriptProgram(Program):

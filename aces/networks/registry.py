@@ -26,7 +26,7 @@ from aces.errors import InputError, one_line
 from aces.networks import cifar_resnet, huggingface, libraries
 from aces.networks.denoise import Denoised, build_denoiser
 from aces.networks.lanet import lanet
-from aces.networks.normalization import Classifier, Normalize
+from aces.networks.normalization import Classifier, Normalize, plain
 from aces.networks.programs import PROGRAMS
 from aces.networks.resolution import RESIZED, AtSize
 from aces.networks.small import small, small_core, tiny
@@ -73,7 +73,7 @@ def build(
     }
     kept = dict(options or {}) | own_source(arch)
     if kept:
-        classifier.recipe["options"] = kept
+        classifier.recipe["options"] = plain(kept)
     return classifier
 
 

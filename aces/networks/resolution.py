@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aces.errors import InputError
-from aces.networks.normalization import Classifier, Normalize
+from aces.networks.normalization import Classifier, Normalize, plain
 
 RESIZED = "resized"
 
@@ -42,6 +42,6 @@ def at_size(network: nn.Module, size: int) -> Classifier:
             "num_classes": recipe["num_classes"],
             "mean": (0.0,),
             "std": (1.0,),
-            "options": {"size": size, "network": recipe},
+            "options": plain({"size": size, "network": recipe}),
         }
     return module.eval()
