@@ -3,6 +3,7 @@ in one run.
 """
 
 import time
+from typing import Any
 
 import numpy as np
 from scipy.stats import beta, binom, norm
@@ -15,6 +16,8 @@ IMAGES, CLASSES, N0, N, N_PREDICT = 500, 10, 100, 100_000, 10_000
 THETAS = np.arange(BINS + 1) / BINS
 RADII = [i * 0.25 for i in range(9)]
 SIGMA, ALPHA = 0.5, 0.001
+LEVEL = ALPHA / 2  # of every bound and test of the paper's algorithms
+PAPER: dict[str, Any] = {"alpha": ALPHA, "rule": "paper", "multiplicity": "bonferroni"}
 LOOPED = 1000  # pairs of image and theta that the loop answers
 
 
@@ -29,8 +32,8 @@ def measure_rule(repeats: int = 3, *, seed: int = 0) -> dict:
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
-        outcomes = rule.certify(counts, core, alpha=ALPHA, thetas=THETAS, rule="paper")
-        natural = rule.predict(counts, core, alpha=ALPHA, thetas=THETAS, rule="paper")
+        outcomes = rule.certify(counts, core, thetas=THETAS, **PAPER)
+        natural = rule.predict(counts, core, thetas=THETAS, **PAPER)
         metrics.curve(outcomes, natural, counts.label, thetas=THETAS, radii=RADII)
         seconds.append(time.perf_counter() - start)
     pairs = np.stack(
@@ -94,16 +97,15 @@ def _answer(counts: Counts, core: np.ndarray, i: int, t: int) -> tuple[int, floa
     """
     votes = counts.score[:, i, : t + 1].sum(axis=1)
     prediction, radius = _certify(counts, int(core[i]), i, votes)
-    return prediction, radius, _predict(counts, int(core[i]), i, t, int(votes[Round.PREDICT]))
+    return prediction, radius, _predict(counts, int(core[i]), i, int(votes[Round.PREDICT]))
 
 
 def _certify(counts: Counts, core: int, i: int, votes: np.ndarray) -> tuple[int, float]:
     guess, certifies = int(counts.guess[i]), 2 * votes[Round.GUESS] >= N0
-    level = ALPHA if certifies or guess != core else ALPHA / 2
     k = votes[Round.BOUND] if certifies else N - votes[Round.BOUND]
-    p_select = beta.ppf(level, k, N - k + 1) if k else 0.0
+    p_select = beta.ppf(LEVEL, k, N - k + 1) if k else 0.0
     k = counts.classes[Round.BOUND, i, guess]
-    p_class = beta.ppf(level, k, N - k + 1) if k else 0.0
+    p_class = beta.ppf(LEVEL, k, N - k + 1) if k else 0.0
     if certifies and min(p_select, p_class) > 0.5:
         return guess, SIGMA * norm.ppf(min(p_select, p_class))
     if not certifies and p_select > 0.5:
@@ -111,15 +113,13 @@ def _certify(counts: Counts, core: int, i: int, votes: np.ndarray) -> tuple[int,
     return (guess, 0.0) if guess == core and p_class > 0.5 else (ABSTAIN, 0.0)
 
 
-def _predict(counts: Counts, core: int, i: int, t: int, ones: int) -> int:
+def _predict(counts: Counts, core: int, i: int, ones: int) -> int:
     classes = counts.classes[Round.PREDICT, i]
     guess = int(classes.argmax())
     n_a, n_b = int(classes[guess]), int(np.delete(classes, guess).max())
-    sure = n_a > n_b and 2 * binom.sf(n_a - 1, n_a + n_b, 0.5) <= (
-        ALPHA if t == BINS else ALPHA / 2
-    )
+    sure = n_a > n_b and 2 * binom.sf(n_a - 1, n_a + n_b, 0.5) <= LEVEL
     majority = max(ones, N_PREDICT - ones)
-    decided = 2 * binom.sf(majority - 1, N_PREDICT, 0.5) <= ALPHA
+    decided = 2 * binom.sf(majority - 1, N_PREDICT, 0.5) <= LEVEL
     if decided and majority == ones and sure:
         return guess
     if decided and majority != ones:
