@@ -18,7 +18,7 @@ from aces.tracking import StageRun
 from aces.training import Method, methods, standard, train_network
 from aces.training.distributed import Group
 from aces.training.loop import images_per_step
-from stages.shared import use_all_gpus
+from stages.networks import use_all_gpus
 
 SETTINGS = params.Train(
     epochs=3,
