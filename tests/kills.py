@@ -110,7 +110,7 @@ def kill_ray(folder: Path, rng: random.Random) -> bool:
         )
         while len(kinds) < 5 and driver.poll() is None:
             more = kept(folder) + rng.randint(1, 100)
-            wait_until(lambda: kept(folder) >= more or driver.poll() is not None)  # noqa: B023
+            wait_until(lambda: kept(folder) >= more or driver.poll() is not None)
             workers = [it for it in _below(driver) if it.name().startswith("ray::")]
             victim = rng.choice(("driver", "worker"))
             if victim == "worker" and workers:

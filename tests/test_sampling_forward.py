@@ -146,7 +146,7 @@ def test_torch_runs_what_cannot_be_exported_and_says_so(capsys):
     network = odd_networks.convolutional()
     counts = sample(Unexportable(network), odd_networks.images(2) // 2 + 127, **SETTINGS)
     said = " ".join(capsys.readouterr().err.split())
-    assert "ONNX cannot express this network" in said and "torch runs it instead" in said
+    assert "torch runs the network, more slowly" in said
     assert counts.settings.backend == f"torch {torch.__version__.partition('+')[0]} cpu"
     # The same network, whose mean is always above 0.3 here, by ONNX Runtime: other noise (it is
     # keyed by the hash), same law.

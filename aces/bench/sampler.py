@@ -108,7 +108,9 @@ def measure_scaling(
         "draws": {times * draws: (images[:IMAGES], times * draws) for times in TIMES},
         "images": {times * IMAGES: (images[: times * IMAGES], draws) for times in TIMES},
     }
-    taken = {axis: {size: [] for size in sizes} for axis, sizes in runs.items()}
+    taken: dict[str, dict[int, list[float]]] = {
+        axis: {size: [] for size in sizes} for axis, sizes in runs.items()
+    }
     with progress("bench", repeats * 2 * len(TIMES), "runs") as bar:
         for _ in range(repeats):
             for axis, sizes in runs.items():
@@ -148,7 +150,7 @@ def _in_turns(
     turn sets how many.
     """
     draws = {name: batch for name, (_, batch) in ways.items()}
-    speeds = {name: [] for name in ways}
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
     with progress("bench", (repeats + 1) * len(ways), "runs") as bar:
         for turn in range(repeats + 1):
             for name, (way, batch) in ways.items():

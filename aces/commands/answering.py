@@ -65,8 +65,11 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         metavar="IMAGE",
         help="image files of any size and mode, or folders of them",
     )
-    # type: ignore[attr-defined]
-    images.complete = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+    images.complete = {  # type: ignore[attr-defined]
+        "bash": "_shtab_compgen_files",
+        "zsh": "_files",
+        "tcsh": "f",
+    }
     parser.add_argument(
         "--json", action="store_true", help="print JSON, with radii in full precision"
     )
@@ -203,7 +206,7 @@ def class_cell(it: Answered) -> str:
     if it.answer.abstains:
         return "abstains"
     number = getattr(it.answer, "prediction", it.answer)
-    return escape(it.answer.name or str(int(number)))
+    return escape(it.answer.name or str(number))
 
 
 def new_table(model: "ACES", alpha: float) -> "Table":

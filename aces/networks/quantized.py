@@ -5,6 +5,7 @@ network's fingerprint is the fingerprint of the graph.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +21,12 @@ class QuantizedNetwork(nn.Module):
     Made by `aces.sampling.quantise`. It has no gradients, and it runs on the CPU only.
     """
 
+    graph: Tensor
+
     def __init__(self, graph: bytes):
         super().__init__()
         self.register_buffer("graph", torch.from_numpy(np.frombuffer(graph, dtype=np.uint8).copy()))
-        self._session = None
+        self._session: Any = None
 
     @property
     def onnx(self) -> bytes:

@@ -89,8 +89,8 @@ def _caption(run: tuple, metric: str) -> str:
     mechanism = (
         "entropy" if selection == "entropy" else f"a network with eta {selection.partition('-')[2]}"
     )
-    run = f"{dataset}, {method}, sigma {sigma:g}, selection by {mechanism}, core {core}"
-    return f"{run}: {TITLES[metric]} at radius r"
+    name = f"{dataset}, {method}, sigma {sigma:g}, selection by {mechanism}, core {core}"
+    return f"{name}: {TITLES[metric]} at radius r"
 
 
 def _individual(individual: pd.DataFrame) -> str:

@@ -29,8 +29,14 @@ from aces.sampling.lattice import lattice
 from aces.sampling.noise import rounding_distance
 from aces.sampling.plan import DrawPlan
 
-CERTIFY = {"paper": PaperCertify, "confident": ConfidentCertify}
-PREDICT = {"paper": PaperPredict, "confident": ConfidentPredict}
+CERTIFY: dict[str, type[PaperCertify] | type[ConfidentCertify]] = {
+    "paper": PaperCertify,
+    "confident": ConfidentCertify,
+}
+PREDICT: dict[str, type[PaperPredict] | type[ConfidentPredict]] = {
+    "paper": PaperPredict,
+    "confident": ConfidentPredict,
+}
 Question = PaperCertify | PaperPredict | ConfidentCertify | ConfidentPredict
 CHUNK = 32  # draws between two readings at first
 GROWTH = 1.25  # of the draws from one reading to the next: at most this many more than were needed

@@ -74,7 +74,7 @@ class Recording:
     def _compiled(self, module: nn.Module) -> nn.Module:
         """The module compiled, or itself where the compiler is missing or fails."""
         try:
-            network = torch.compile(module, dynamic=False)
+            network: nn.Module = torch.compile(module, dynamic=False)  # type: ignore[assignment]
             self._run(network)
             return network
         except Exception as error:

@@ -30,7 +30,7 @@ from aces.sampling.shards import Shards, open_shards
 from aces.sampling.tally import Score, split, width
 from aces.sampling.units import Unit, cut
 
-ENGINES = {"local": LocalEngine, "ray": RayEngine}
+ENGINES: dict[str, type[LocalEngine] | type[RayEngine]] = {"local": LocalEngine, "ray": RayEngine}
 # On a GPU a unit has this many batches, and its counts are fetched once: about one transfer an
 # image, seconds of work.
 UNIT_BATCHES = 128
@@ -81,11 +81,12 @@ def open_drawing(
     rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
     about = _about(counter, images.pixels, index, rows=rows, identity=identity_of(network, select))
     total = len(images) * plan.draws
+    start = ENGINES[runtime.engine]
     with (
         open_shards(Path(runtime.scratch) / scratch_key(about), about=about, probe=prepared.probe)
         if runtime.scratch
         else nullcontext() as shards,
-        ENGINES[runtime.engine](counter, devices, workers=runtime.workers) as engine,
+        start(counter, devices, workers=runtime.workers) as engine,
         console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
     ):
         yield Drawing(

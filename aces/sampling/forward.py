@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from aces import networks
-from aces.console import stderr
+from aces.console import stderr, warn
 from aces.errors import InputError, one_line
 from aces.networks.quantized import QuantizedNetwork, open_session
 from aces.sampling import exported
@@ -83,7 +83,8 @@ class TorchNetwork:
         return f"torch {_version('torch')} {kind_of(device)}"
 
     def open(self, device: torch.device) -> Forward:
-        module = copy.deepcopy(self.module).to(device=device, memory_format=torch.channels_last)
+        module = copy.deepcopy(self.module).to(device)
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         autocast = functools.partial(
             torch.autocast,
             device.type,
@@ -201,7 +202,7 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
             f"the network cannot run images of shape {shape}: {one_line(error)}"
         ) from error
     for name, logits, single, expected in zip(
-        ("network", "selection network"), together, alone, (num_classes, 2)
+        ("network", "selection network"), together, alone, (num_classes, 2), strict=False
     ):
         if not isinstance(logits, Tensor) or logits.shape != (len(example), expected):
             found = (
@@ -256,15 +257,12 @@ def _choose(
         try:
             return _exported(module, example, batch=64 if small else 16, probe=probe)
         except Exception as error:
-            stderr.print(
-                f"ONNX cannot express this network ({one_line(error)}): torch runs it instead, "
-                "more slowly",
-                markup=False,
-            )
+            why = "pip install 'aces[onnx]'" if isinstance(error, ImportError) else one_line(error)
+            warn(f"torch runs the network, more slowly than ONNX Runtime would ({why})")
     batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
     return TorchNetwork(
         _folded(module, example),
-        tuple(example.shape[1:]),
+        (example.shape[1], example.shape[2], example.shape[3]),
         precision,
         TorchNetwork.backend_on(device),
         batch,
@@ -291,6 +289,7 @@ def _exported(module: Stack, example: Tensor, *, batch: int, probe: list[float])
 def _int8_graphs(module: Stack, example: Tensor) -> tuple[bytes, ...]:
     """The graph of the int8 network, and that of a selection network in float32."""
     network, *select = module.networks
+    assert isinstance(network, QuantizedNetwork)
     return (network.onnx, *(_export(each, example) for each in select))
 
 

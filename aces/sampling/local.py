@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,13 +31,12 @@ class LocalEngine:
         self._mine, self._stop = threading.local(), threading.Event()
 
     def __enter__(self) -> "LocalEngine":
-        free = queue.SimpleQueue()
+        free: queue.SimpleQueue = queue.SimpleQueue()
         for worker in self._workers:
             free.put(worker)
         self._threads = torch.get_num_threads()
-        torch.set_num_threads(
-            1
-        )  # also here: this thread's few operations would wait for cores that the workers have
+        # One thread here too: its few operations would wait for cores that the workers have.
+        torch.set_num_threads(1)
         self._pool = ThreadPoolExecutor(len(self._workers), "sampler", self._start, (free,))
         return self
 
@@ -47,7 +47,8 @@ class LocalEngine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, np.ndarray]]:
         """Each job with its counts, as they get finished."""
-        jobs, pending = iter(jobs), {}
+        jobs = iter(jobs)
+        pending: dict[Any, Job] = {}
         while True:
             # Two jobs a worker: a job may wait for a worker, never a worker for a job.
             for job in islice(jobs, 2 * len(self._workers) - len(pending)):

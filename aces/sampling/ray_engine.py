@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,8 @@ class RayEngine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, np.ndarray]]:
         """Each job with its counts, as they get finished."""
-        jobs, pending = iter(jobs), {}
+        jobs = iter(jobs)
+        pending: dict[Any, Job] = {}
         try:
             while True:
                 for job in islice(jobs, max(0, 2 * self._slots() - len(pending))):

@@ -40,8 +40,8 @@ def width(num_classes: int) -> int:
 def split(table: np.ndarray, *, num_classes: int) -> Columns:
     """The columns of a tally, (G, width)."""
     ends = np.cumsum([num_classes, BINS + 1, BINS + 1, BINS + 1, BINS + 1])
-    *histograms, invalid = np.split(table, ends, axis=1)
-    return Columns(*histograms, invalid[:, 0])
+    classes, score, doubt, joint_score, joint_doubt, invalid = np.split(table, ends, axis=1)
+    return Columns(classes, score, doubt, joint_score, joint_doubt, invalid[:, 0])
 
 
 class CompiledTally:
