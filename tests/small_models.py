@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aces import ACES, data, networks, params, training
+from aces.files import write_json
 from aces.runtime import Runtime
 from aces.training import gaussian, standard
 
@@ -111,8 +112,9 @@ def digits() -> data.EvalSet:
 
 
 def write_project(folder: Path) -> None:
-    """A finished pipeline on the digits: params.yaml and the networks."""
+    """A finished pipeline on the digits: params.yaml, the networks, and the working point."""
     profile = Path(__file__).parent.parent / "profiles" / "digits.yaml"
     (folder / "params.yaml").write_text(profile.read_text())
     for role, network in digits_model().networks.items():
         networks.save_model(folder / "models" / f"{role}.safetensors", network, **network.recipe)
+    write_json(folder / "results" / "calibration.json", {"theta": 0.7})

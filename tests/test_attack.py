@@ -129,8 +129,6 @@ def test_wrong_scales_are_refused():
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     write_project(tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "calibration.json").write_text(json.dumps({"theta": 0.7}))
     write_eval(tmp_path / "data" / "digits" / "eval.npz", digits())
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -25,15 +25,13 @@ from small_models import digits, digits_model, write_project
 
 torch.set_num_threads(1)
 
-THETA = 0.7  # the working point of the project below
+THETA = 0.7  # the working point that `write_project` writes
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with a finished pipeline on the digits, and two images of them."""
     write_project(tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "calibration.json").write_text(json.dumps({"theta": THETA}))
     for number in range(2):
         Image.fromarray(digits().image[number, :, :, 0]).save(tmp_path / f"{number}.png")
     monkeypatch.chdir(tmp_path)
