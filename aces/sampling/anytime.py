@@ -79,6 +79,8 @@ def certify_at(
     not used: the tests are read after few draws at first and then ever more rarely. The other
     arguments are those of `aces.sampling.sample`.
     """
+    if not radius > 0:
+        raise InputError(f"radius={radius}: expected a number above 0, in [0, 1] pixel units")
     with _guessed(
         network,
         images,

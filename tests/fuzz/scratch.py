@@ -104,7 +104,7 @@ class Scratch:
 
     def _about(self, rng: random.Random, scratch: Path) -> None:
         about = self._log(scratch).parent / "about.json"
-        text = about.read_text() if about.exists() else "{}"
+        text = about.read_text(errors="replace") if about.exists() else "{}"
         kind = rng.randrange(3)
         if kind == 0:
             about.write_bytes(damaged_bytes(text.encode(), rng))
