@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -292,7 +293,9 @@ def test_own_code_without_a_fork(project):
     changed = project("git", "status", "--porcelain").splitlines()
     assert all(line[3:].startswith(results) for line in changed), changed
     assert project.runs()[0]["params"]["certify.method"] == "examples.own_method:loss"
-    assert "disc" in (project.folder / "reports/index.html").read_text()
+    with np.load(project.folder / "data/examples.own_dataset:load/eval.npz") as images:
+        assert images["classes"].tolist() == ["disc", "square", "ring"]
+    assert (project.folder / "reports/index.html").exists()
 
     # A change of the method's file trains the certification network again, and not the core.
     method = project.folder / "examples/own_method.py"
