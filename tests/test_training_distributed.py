@@ -18,7 +18,6 @@ from aces.tracking import StageRun
 from aces.training import Method, methods, standard, train_network
 from aces.training.distributed import Group
 from aces.training.loop import images_per_step
-from stages.networks import use_all_gpus
 
 SETTINGS = params.Train(
     epochs=3,
@@ -104,6 +103,8 @@ def read(folder, name: str) -> list[dict]:
 def test_a_stage_starts_as_many_processes_as_share_a_step_equally(
     monkeypatch, gpus, batch, split, device, processes
 ):
+    from stages.networks import use_all_gpus  # this file also runs under torchrun
+
     started = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(
