@@ -123,7 +123,7 @@ Network = OnnxNetwork | TorchNetwork
 
 
 class _Prepared(NamedTuple):
-    """A network that was prepared, and what it was then."""
+    """A prepared network, and the key and logits by which a change of it is noticed."""
 
     key: tuple
     logits: list[Tensor]  # of the example images
