@@ -53,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 define install
 	$(PIP) uv torch || $(PIP) torch
-	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$(1)]' || $(PIP) --editable '.[$(1)]'
+	$(BIN)/python -m uv pip install --quiet --system-certs --python $(BIN)/python --constraint constraints.txt --editable '.[$(1)]' || $(PIP) --editable '.[$(1)]'
 endef
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aces.reporting.browser import QUIET, find_browser
+# The width of the terminal that runs the tests is none of their business: each sets its own, and
+# the console reads this variable when it is imported.
+os.environ.pop("COLUMNS", None)
+
+from aces.reporting.browser import QUIET, find_browser  # noqa: E402
 
 
 @pytest.fixture(scope="module")
