@@ -13,7 +13,7 @@ import pytest
 # the console reads this variable when it is imported.
 os.environ.pop("COLUMNS", None)
 
-from aces.reporting.browser import QUIET, find_browser  # noqa: E402
+from aces.reporting.browser import QUIET, find_browser
 
 
 @pytest.fixture(scope="module")
