@@ -78,6 +78,7 @@ def denoiser(params: Params, run: StageRun, classifier: nn.Module) -> nn.Module:
         settings=settings.train,
         sigma=params.sigma,
         seed=params.seed,
+        objective=settings.objective,
         runtime=networks.training_runtime(),
         on_epoch=on_epoch,
     )

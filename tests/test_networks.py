@@ -206,7 +206,7 @@ def test_torchvision_network_by_name_gives_logits_in_training_too():
 
 def test_timm_is_optional(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(InputError, match="pip install timm"):
+    with pytest.raises(InputError, match=r"aces\[timm\]"):
         networks.build("timm/vit_tiny_patch16_224", num_classes=10, **RGB)
 
 

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -21,10 +22,12 @@ from aces.data import info
 from aces.runtime import Runtime
 from aces.sampling.forward import Network, prepare
 from aces.sampling.plan import DrawPlan
+from aces.sampling.quantise import quantise
 from aces.sampling.sampler import sample
 
 SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
 REFERENCE_BATCH = 1000
+CALIBRATION = 32  # random images that calibrate int8: only its speed is of interest here
 BATCHES = (32, 64, 128)  # of the bare forward pass, the best of which counts
 THETAS = np.arange(101) / 100
 TIMES = (1, 2, 4, 8)  # as many draws, to see how the time grows
@@ -40,43 +43,92 @@ def measure_sampler(
     device: str = "auto",
     workers: int | None = None,
 ) -> dict:
-    """Draws a second (medians) of this sampler, of the reference way and of the bare forward pass,
-    and their ratios.
+    """Draws a second (medians) of this sampler in float32 and int8, with exact and float noise, of
+    the reference way and of the bare forward pass, and their ratios.
 
     seconds: about how long each way runs in each repeat, in whole batches.
     """
+    first = runtime.devices(device)[0]
+    machine = _Machine(first, workers or (runtime.cores() if first.type == "cpu" else 1))
     model, images = _network(network), _images(IMAGES)
-    place = runtime.devices(device)[0]
-    prepared = prepare(
-        model, None, shape=(3, 32, 32), num_classes=10, precision="float32", device=place
-    )
-    workers = workers or (runtime.cores() if place.type == "cpu" else 1)
     ways = {
-        "sampler": (
-            lambda draws: _sample(model, images, draws // IMAGES, device=device, workers=workers),
-            IMAGES * CHUNK * workers,
-        ),
+        "sampler": machine.sampler(model, images),
+        "float noise": machine.sampler(model, images, noise="float"),
         "reference": (
-            lambda draws: _reference(model, images[0].float() / 255, draws, device=place),
+            lambda draws: _reference(model, images[0].float() / 255, draws, device=first),
             REFERENCE_BATCH,
         ),
     }
-    for batch in _batches(prepared, place):
-        ways[f"forward, batch {batch}"] = (
-            _forward(prepared, batch=batch, device=place, workers=workers),
-            batch * workers,
-        )
+    prepared = machine.prepared(model, "float32")
+    ways |= machine.forward(prepared, "forward")
+    if first.type == "cpu":
+        quantised = quantise(model, _images(CALIBRATION, seed=1), sigma=SIGMA)
+        ways["int8 sampler"] = machine.sampler(quantised, images, precision="int8")
+        ways |= machine.forward(machine.prepared(quantised, "int8"), "int8 forward")
     speeds = _in_turns(ways, seconds=seconds, repeats=repeats)
-    forward = max(speed for name, speed in speeds.items() if name.startswith("forward"))
-    return {
+    forward = _best(speeds, "forward")
+    found = {
         "network": network,
         "backend": prepared.backend,
-        "workers": workers,
+        "workers": machine.workers,
         "repeats": repeats,
         "draws_per_second": speeds,
         "sampler_over_reference": speeds["sampler"] / speeds["reference"],
         "sampler_over_forward": speeds["sampler"] / forward,
+        "exact_over_float_noise": speeds["sampler"] / speeds["float noise"],
     }
+    if "int8 sampler" in speeds:
+        int8 = speeds["int8 sampler"]
+        found["int8_over_float32"] = int8 / speeds["sampler"]
+        found["int8_over_reference"] = int8 / speeds["reference"]
+        found["int8_over_forward"] = int8 / _best(speeds, "int8 forward")
+    return found
+
+
+class _Machine(NamedTuple):
+    """What all ways of one measurement run on."""
+
+    device: torch.device
+    workers: int
+
+    def prepared(self, model: nn.Module, precision: str) -> Network:
+        return prepare(
+            model,
+            None,
+            shape=(3, 32, 32),
+            num_classes=10,
+            precision=precision,
+            device=self.device,
+        )
+
+    def sampler(self, model: nn.Module, images: Tensor, **plan: str) -> tuple[Way, int]:
+        """The whole sampler."""
+
+        def run(draws: int) -> None:
+            _sample(
+                model,
+                images,
+                draws // len(images),
+                device=str(self.device),
+                workers=self.workers,
+                **plan,
+            )
+
+        return run, len(images) * CHUNK * self.workers
+
+    def forward(self, prepared: Network, name: str) -> dict[str, tuple[Way, int]]:
+        """The bare forward pass, in batches of several sizes."""
+        return {
+            f"{name}, batch {batch}": (
+                _forward(prepared, batch=batch, device=self.device, workers=self.workers),
+                batch * self.workers,
+            )
+            for batch in _batches(prepared, self.device)
+        }
+
+
+def _best(speeds: dict[str, float], name: str) -> float:
+    return max(speed for way, speed in speeds.items() if way.startswith(f"{name}, batch"))
 
 
 def measure_scaling(
@@ -137,10 +189,9 @@ def _network(name: str) -> nn.Module:
     return networks.build(name, num_classes=10, mean=cifar10.mean, std=cifar10.std).eval()
 
 
-def _images(count: int) -> Tensor:
-    return torch.randint(
-        0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+def _images(count: int, *, seed: int = 0) -> Tensor:
+    source = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=source)
 
 
 def _in_turns(
@@ -166,13 +217,20 @@ def _in_turns(
 
 
 def _sample(
-    model: nn.Module, images: Tensor, draws: int, *, device: str, workers: int | None
+    model: nn.Module,
+    images: Tensor,
+    draws: int,
+    *,
+    device: str,
+    workers: int | None,
+    noise: str = "exact",
+    precision: str = "float32",
 ) -> None:
     """So many draws of each image."""
     sample(
         model,
         images,
-        DrawPlan(sigma=SIGMA, n0=N0, n=draws - N0, chunk=CHUNK),
+        DrawPlan(sigma=SIGMA, n0=N0, n=draws - N0, chunk=CHUNK, noise=noise, precision=precision),
         num_classes=10,
         runtime=Runtime(device=device, workers=workers, progress=False),
     )

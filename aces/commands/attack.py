@@ -16,9 +16,11 @@ from aces.files import atomic, write_json, write_text
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
 
     from aces.model.attack import Attacked
     from aces.model.composed import ACES
+    from aces.params import Params
 
 EXAMPLE = """aces attack
   aces attack --images 50 --scales 0.98 1.5 2 --out attack
@@ -90,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
             labels=labels,
             scales=scales,
             effort=effort,
+            gradients=_gradients(settings),
             advance=bar.advance,
         )
     _write(Path(args.out), result, names, model)
@@ -107,6 +110,15 @@ def run(args: argparse.Namespace) -> int:
             f"happens by chance with probability {certificates[it.image].alpha:g} at most"
         )
     return int(bool(result.breaches))
+
+
+def _gradients(settings: "Params | None") -> "nn.Module | None":
+    """The float32 network behind the pipeline's int8 network, which has no gradients itself."""
+    from aces.networks import load_model
+
+    if settings is None or settings.sample.precision != "int8":
+        return None
+    return load_model(paths.network("certify"))
 
 
 def _images(

@@ -109,10 +109,18 @@ def _sampler_summary(found: dict) -> str:
     speeds = "\n".join(
         f"  {name:20} {speed:10,.0f} draws/s" for name, speed in found["draws_per_second"].items()
     )
+    int8 = ""
+    if "int8_over_float32" in found:
+        int8 = (
+            f"\n  int8: {found['int8_over_float32']:.2f} times float32, "
+            f"{found['int8_over_reference']:.2f} times the reference way, "
+            f"{found['int8_over_forward']:.2f} of its best forward pass"
+        )
     return (
         f"sampler, {found['network']} by {found['backend']}, workers: {found['workers']}\n"
         f"{speeds}\n  {found['sampler_over_reference']:.2f} times the reference way, "
-        f"{found['sampler_over_forward']:.2f} of the best forward pass"
+        f"{found['sampler_over_forward']:.2f} of the best forward pass, "
+        f"{found['exact_over_float_noise']:.2f} times its speed with float noise{int8}"
     )
 
 

@@ -144,11 +144,14 @@ def attack(
     labels: np.ndarray | None = None,
     scales: Sequence[float] = SCALES,
     effort: Effort = Effort(),
+    gradients: nn.Module | None = None,
     advance: Callable[[int], None] = lambda images: None,
 ) -> Attacked:
     """Attack the certified images among `x` at multiples of their radius.
 
     x: images as for `ACES.certify`, whose certificates are given; labels: (N,) their true classes;
+    gradients: the network whose gradients the attacks follow, by default the certification network;
+    an int8 network has none, and the float32 network that it was made from stands in for it;
     advance: is called with the number of images that one more attack is through with.
     """
     if not scales or not all(np.isfinite(scale) and scale > 0 for scale in scales):
@@ -160,9 +163,10 @@ def attack(
     # A certificate speaks of the image on the lattice, which for uint8 images is the image itself.
     steps = lattice(model.sigma).scale
     pixels = torch.round(as_floats(images.pixels) * steps) / steps
-    check_differentiable(model.networks["certify"], pixels)
+    followed = gradients or model.networks["certify"]
+    check_differentiable(followed, pixels)
     for group in _groups(result.targets):
-        target = _Target(model, pixels[group], [certificates[i] for i in group], group)
+        target = _Target(model, followed, pixels[group], [certificates[i] for i in group], group)
         for scale in result.scales:
             for name, moved in target.attacked(scale, effort):
                 result.trials.extend(_trials(target, name, scale, moved, effort))
@@ -178,6 +182,7 @@ class _Target:
     """Some certified images of a model: x (N, C, H, W) in [0, 1]."""
 
     model: ACES
+    gradients: nn.Module
     x: Tensor
     certificates: list[Certificate]
     positions: list[int]
@@ -236,7 +241,7 @@ class _Target:
         moved = moved.clone().requires_grad_(True)
         noise = torch.randn((effort.draws, *moved.shape), generator=generator)
         noisy = (self.x + moved + self.model.sigma * noise).flatten(0, 1)
-        logits = self.model.networks["certify"].eval()(noisy).unflatten(0, noise.shape[:2])
+        logits = self.gradients.eval()(noisy).unflatten(0, noise.shape[:2])
         return _gradient(objective(logits, self.label), moved)
 
     def _core_gradient(self, moved: Tensor) -> Tensor:

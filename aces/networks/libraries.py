@@ -73,7 +73,7 @@ def _check_timm(name: str) -> None:
         timm = _timm()
     except ModuleNotFoundError:
         raise InputError(
-            f"arch='timm/{name}' needs timm, which is not installed: `pip install timm`"
+            f"arch='timm/{name}' needs timm, which is not installed: `pip install 'aces[timm]'`"
         ) from None
     if not timm.is_model(name):
         close = difflib.get_close_matches(name, timm.list_models(), n=3)

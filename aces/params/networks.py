@@ -110,6 +110,9 @@ class Denoiser(Section):
     """`none`, `ffdnet`, `small-denoiser`, or `package.module:function`."""
     checkpoint: str = NONE
     """A file of trained weights, instead of training."""
+    objective: Literal["mse", "stability"] = "mse"
+    """What training minimises: the squared error of the denoised image, or (`stability`) the
+    cross-entropy with the classifier's answer for the clean image."""
     train: Train = Train()
 
 

@@ -54,7 +54,8 @@ def open_drawing(
     check_index(index)
     if not (isinstance(num_classes, (int, np.integer)) and num_classes >= 2):
         raise InputError(f"num_classes={num_classes!r}: expected a whole number of at least 2")
-    devices = devices_of(runtime.device)
+    on_cpu = plan.precision == "int8" and runtime.device == "auto"  # where int8 networks run
+    devices = devices_of("cpu" if on_cpu else runtime.device)
     prepared = prepare(
         network,
         select,
