@@ -2,13 +2,14 @@
 
 import copy
 import functools
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 import odd_networks
-from aces import networks
+from aces import ACES, networks
 from aces.errors import InputError
 from aces.files import digest
 from aces.networks.quantized import QuantizedNetwork, load_quantized
@@ -85,6 +86,43 @@ def test_it_is_saved_and_loaded_with_its_hash(tmp_path):
         load_quantized(path)
     with pytest.raises(InputError, match="cannot be read"):
         load_quantized(tmp_path / "missing.onnx")
+
+
+def test_the_last_layer_is_fitted_to_the_logits_of_float32(monkeypatch):
+    x = odd_networks.images(200, seed=9).float() / 255
+    x = x + 0.25 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+
+    @torch.inference_mode()
+    def error(network: QuantizedNetwork) -> float:
+        return (FLOAT(x) - network(x)).square().mean().item()
+
+    fitted = error(quantise(FLOAT, odd_networks.images(256, seed=3), sigma=0.25))
+    monkeypatch.setattr(sys.modules["aces.sampling.quantise"], "RIDGE", 1e12)  # held in its place
+    assert fitted < error(quantise(FLOAT, odd_networks.images(256, seed=3), sigma=0.25))
+
+
+def test_a_model_with_it_is_saved_and_loaded(tmp_path):
+    model = ACES(
+        core=networks.build(
+            "tiny", num_classes=odd_networks.CLASSES, mean=(0.5,) * 3, std=(0.5,) * 3
+        ),
+        certify=quantised(),
+        sigma=0.25,
+        theta=0.5,
+        num_classes=odd_networks.CLASSES,
+        precision="int8",
+    )
+    model.save(tmp_path / "model")
+    again = ACES.load(tmp_path / "model")
+    x = odd_networks.images(2)
+    assert again.certify(x, n=200, seed=1) == model.certify(x, n=200, seed=1)
+    (tmp_path / "model/certify.onnx").write_bytes(quantise_otherwise().onnx)
+    with pytest.raises(InputError, match="is not the network that aces.yaml describes"):
+        ACES.load(tmp_path / "model")
+
+
+def quantise_otherwise() -> QuantizedNetwork:
+    return quantise(FLOAT, odd_networks.images(64, seed=3), sigma=0.5)
 
 
 def test_a_selection_network_stays_float32():

@@ -1,4 +1,5 @@
-"""A model as a folder: safetensors for the weights, one YAML file for the rest. No pickle, no code.
+"""A model as a folder: safetensors for the weights, an ONNX file for an int8 network, one YAML file
+for the rest. No pickle, no code.
 
 `aces.yaml` is written last, so a folder that has one is complete. Every value in it is checked
 before it is used, and the name of a network is one of ROLES, so that no file outside the folder is
@@ -18,12 +19,14 @@ from aces.errors import InputError, one_line
 from aces.files import write_text
 from aces.grid import is_on_grid
 from aces.networks import fingerprint, load_model, read_metadata, save_model
+from aces.networks.quantized import QuantizedNetwork, load_quantized
 
 FORMAT = 2
 READABLE = (1, 2)  # format 1 knew neither rule, noise nor precision
 FORMAT_1 = {"rule": "paper", "noise": "float", "precision": "float32"}
 DESCRIPTION = "aces.yaml"
 ROLES = ("core", "certify", "select")
+INT8 = "int8"  # in place of an architecture: an ONNX graph
 OWN = "own"  # in place of an architecture: a module whose class only its author has
 MOST_CHARACTERS = 10_000_000  # of aces.yaml; the names of 20,000 classes are far shorter
 
@@ -46,6 +49,10 @@ def write_folder(
 
 
 def _write_network(folder: Path, role: str, network: nn.Module, num_classes: int) -> dict[str, str]:
+    about = {"class": type(network).__qualname__, "fingerprint": fingerprint(network)}
+    if isinstance(network, QuantizedNetwork):
+        network.save(_graph(folder, role))
+        return {"arch": INT8} | about
     recipe = getattr(network, "recipe", None) or {
         "arch": OWN,
         "num_classes": num_classes,
@@ -53,11 +60,7 @@ def _write_network(folder: Path, role: str, network: nn.Module, num_classes: int
         "std": (),
     }
     save_model(_weights(folder, role), network, **recipe)
-    return {
-        "arch": recipe["arch"],
-        "class": type(network).__qualname__,
-        "fingerprint": fingerprint(network),
-    }
+    return {"arch": recipe["arch"]} | about
 
 
 def read_folder(folder: str | Path, own: Mapping[str, nn.Module]) -> dict[str, Any]:
@@ -199,14 +202,18 @@ def _check_together(path: Path, description: dict[str, Any]) -> None:
 def _read_network(
     folder: Path, role: str, about: dict[str, str], own: nn.Module | None
 ) -> nn.Module:
-    path = _weights(folder, role)
+    quantized = own is None and about["arch"] == INT8
+    path = _graph(folder, role) if quantized else _weights(folder, role)
     if own is None and about["arch"] == OWN:
         raise InputError(
             f"{folder}: {role} is a network of your own class {about['class']}: pass one to be "
             "filled, "
             f"ACES.load({str(folder)!r}, {role}={about['class']}(...))"
         )
-    network = load_model(path) if own is None else _filled(own, path)
+    if quantized:
+        network: nn.Module = load_quantized(path)
+    else:
+        network = load_model(path) if own is None else _filled(own, path)
     if fingerprint(network) != about["fingerprint"]:
         raise InputError(
             f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a "
@@ -226,6 +233,10 @@ def _filled(module: nn.Module, path: Path) -> nn.Module:
             f"{path} does not fit the {type(module).__qualname__} that was passed: {reason}"
         ) from None
     return module.eval()
+
+
+def _graph(folder: Path, role: str) -> Path:
+    return folder / f"{role}.onnx"
 
 
 def _weights(folder: Path, role: str) -> Path:
