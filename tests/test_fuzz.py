@@ -4,8 +4,11 @@
 slow machine; the first case is always run.
 """
 
+import time
+
 import pytest
 
+from fuzz import engine
 from fuzz.engine import run_target
 from fuzz.targets import TARGETS
 
@@ -48,3 +51,30 @@ def test_the_judge_notices_what_is_wrong(tmp_path):
     report = run_target(Bad(), seed=0, cases=range(40))
     assert set(report.verdicts) == {"unreadable", "traceback", "executed", "wrong"}
     assert len(report.failures) == 40
+
+
+@pytest.mark.parametrize(
+    "case, verdict", [("works", "hangs"), ("waits", "hangs"), ("is kept waiting", "accepted")]
+)
+def test_a_case_hangs_by_its_own_time_not_by_that_of_others(monkeypatch, case, verdict):
+    """On a busy machine, ten sound cases of 2,800 once took more than 20 s on the clock."""
+    monkeypatch.setattr(engine, "CASE_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "WAITING_SECONDS", 1.0 if case == "waits" else 60.0)
+
+    class Slow:
+        name = "slow"
+
+        def prepare(self, folder):
+            pass
+
+        def run(self, rng, folder):
+            try:
+                while case == "works":
+                    pass
+                time.sleep(30.0 if case == "waits" else 0.5)
+            except OSError:
+                pass  # as code that reads a file; the judge is not deceived
+            return "accepted"
+
+    report = run_target(Slow(), seed=0, cases=range(1))
+    assert set(report.verdicts) == {verdict}

@@ -18,13 +18,20 @@ from typing import Protocol
 
 from aces.errors import InputError
 
-CASE_SECONDS = 20  # a case that takes longer hangs
+# A case that takes longer hangs. Time of the processor, since other programs may keep this one
+# waiting; the clock on the wall only for a case that itself waits, as for the other end of a pipe.
+CASE_SECONDS = 20
+WAITING_SECONDS = 300
 MOST_CHARACTERS = 1000  # of a line that is meant for a person
 CANARY = "ACES_FUZZ_CANARY"  # names the file that code in a damaged file would write
 
 
 class WrongError(Exception):
     """An input was accepted that must not be, or gave something else than it holds."""
+
+
+class Hang(BaseException):
+    """A case does not end. No Exception and no OSError, which the code under test may catch."""
 
 
 def expect(condition: bool, problem: str) -> None:
@@ -64,10 +71,11 @@ class Report:
 
 
 def run_target(target: Target, *, seed: int, cases: range, seconds: float = float("inf")) -> Report:
-    """Judge the cases with these numbers, or as many as fit into so many seconds."""
-    report, start = Report(target.name), time.monotonic()
+    """Judge the cases with these numbers, or as many as fit into so many seconds, at least one."""
+    report = Report(target.name)
     with _workplace() as folder:
         target.prepare(folder)
+        start = time.monotonic()
         for number in cases:
             if time.monotonic() - start > seconds:
                 break
@@ -77,7 +85,7 @@ def run_target(target: Target, *, seed: int, cases: range, seconds: float = floa
                 failure = f"{target.name}, seed {seed}, case {number}: {detail}"
                 report.failures.append(failure)
                 print(failure, flush=True)
-    report.seconds = time.monotonic() - start
+        report.seconds = time.monotonic() - start
     return report
 
 
@@ -91,12 +99,14 @@ def judge(target: Target, seed: int, number: int, folder: Path) -> tuple[str, st
     case.mkdir()
     output = io.StringIO()
     try:
-        with _limit(CASE_SECONDS), contextlib.redirect_stderr(output):
+        with _limit(CASE_SECONDS, WAITING_SECONDS), contextlib.redirect_stderr(output):
             verdict, detail = target.run(rng, case), ""
     except InputError as error:
         verdict, detail = _judge_line(str(error))
     except WrongError as error:
         verdict, detail = "wrong", f"accepted, but {error}"
+    except Hang as error:
+        verdict, detail = "hangs", "".join(traceback.format_exception(error)[-6:])
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -115,21 +125,26 @@ def _judge_line(text: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _limit(seconds: int) -> Iterator[None]:
+def _limit(seconds: float, waiting: float) -> Iterator[None]:
     """A case that hangs is a failure, not the end of the run."""
 
     def stop(number: int, frame: object) -> None:
-        raise TimeoutError(f"no end after {seconds} s")
+        what = "of work" if number == signal.SIGPROF else "on the clock"
+        limit = seconds if number == signal.SIGPROF else waiting
+        raise Hang(f"no end after {limit:g} s {what}")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    faulthandler.dump_traceback_later(2 * seconds, exit=True)
+    timers = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+    before = {number: signal.signal(number, stop) for number in timers}
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, waiting)
+    faulthandler.dump_traceback_later(2 * waiting, exit=True)  # it does not return from a library
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for number, timer in timers.items():
+            signal.setitimer(timer, 0.0)
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
