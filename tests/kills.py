@@ -3,8 +3,9 @@
     python -m tests.kills --seed 7      # or `make kills SEED=7`
 
 20 kills of sampling, 10 of a training after its first epoch was written, and 5 with Ray (of a
-worker or of the driver). It prints what was kept at each kill and what remains in the end, and
-exits with 1 if a result differs or a process is left.
+worker or of the driver). Some of the killed processes are tracked, as stages are. It prints what
+was kept at each kill, and what remains in scratch, in MLflow and in the process table. It exits
+with 1 if a result differs, a file is unfinished, a run is still RUNNING, or a process is left.
 """
 
 import argparse
@@ -15,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import psutil
@@ -25,12 +28,16 @@ sys.path.insert(0, str(HERE))  # the helpers of the other tests
 
 import sampler_process  # noqa: E402
 import test_training_state  # noqa: E402
-from aces import params  # noqa: E402
+from aces import params, tracking  # noqa: E402
 from aces.files import digest  # noqa: E402
 from aces.rule.counts import write_counts  # noqa: E402
+from aces.tracking import store  # noqa: E402
 
 TRAINING = params.Train(epochs=40, batch=16, lr=0.1)
+PARAMETERS = params.flatten(params.load(HERE.parent / "profiles/laptop.yaml"))
 PATIENCE = 300.0  # seconds until something that should happen counts as hanging
+TRACKED_EVERY = 5  # MLflow takes seconds to start: not every process that is killed is tracked
+MARK = "ACES_KILLS"  # in the environment of all that is started here, also of orphans
 
 
 def main() -> int:
@@ -40,31 +47,95 @@ def main() -> int:
     parser.add_argument("--ray-driver", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.ray_driver is not None:
-        write_counts(args.ray_driver / "ray.npz", draw_with_ray(args.ray_driver))
+        with running("sample"):
+            write_counts(args.ray_driver / "ray.npz", draw_with_ray(args.ray_driver))
         return 0
+    os.environ[MARK] = str(os.getpid())
     works = {"sampling": kill_sampling, "training": kill_training, "ray": kill_ray}
     sound = True
     for name in [args.only] if args.only else works:
-        with tempfile.TemporaryDirectory(prefix="aces-kills-") as folder:
-            same = works[name](Path(folder), random.Random(f"{args.seed}/{name}"))
-            print(f"{name}: {'the same bytes' if same else 'OTHER BYTES'}; {remains(folder)}")
-            sound = sound and same
-    left = [process.name() for process in psutil.Process().children(recursive=True)]
-    print(f"processes left: {', '.join(left) or 'none'}")
-    return 0 if sound and not left else 1
+        with project() as folder:
+            same = works[name](folder, random.Random(f"{args.seed}/{name}"))
+            print(f"{name}: {'the same bytes' if same else 'OTHER BYTES'}")
+            clean = [in_process_table(), in_scratch(folder), in_mlflow()]
+            sound = sound and same and all(clean)
+    return 0 if sound else 1
 
 
-def remains(folder: str) -> str:
-    """What lies in scratch afterwards."""
-    files = sorted(path for path in (Path(folder) / "scratch").rglob("*") if path.is_file())
+@contextmanager
+def project() -> Iterator[Path]:
+    """An empty project with a store of its own, as working directory."""
+    before = Path.cwd()
+    for name in ("DVC_ROOT", "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(prefix="aces-kills-") as folder:
+        (Path(folder) / ".dvc").mkdir()
+        os.chdir(folder)
+        store.open_store()  # its migrations take longer than all that is killed here
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+def tracked(kills: int) -> AbstractContextManager:
+    """What a process works in that starts after so many kills."""
+    return running("sample") if kills % TRACKED_EVERY == 0 else nullcontext()
+
+
+@contextmanager
+def running(stage: str) -> Iterator[None]:
+    """A tracked stage, whose run is in MLflow when the work begins."""
+    with tracking.track(stage, PARAMETERS) as run:
+        _ = run.id  # waits until the run is there
+        yield
+
+
+# ---------------------------------------------------------------- what remains
+
+
+def in_process_table() -> bool:
+    """Whether nothing that was started here still runs. The writers to MLflow may take a moment."""
+    gone, left = psutil.wait_procs(list(marked()), timeout=60)
+    names = [" ".join(process.cmdline())[:80] for process in left if process.is_running()]
+    print(f"  processes left: {', '.join(names) or 'none'}")
+    return not names
+
+
+def marked() -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(os.getpid()):
+                yield process
+        except psutil.Error:
+            continue  # it ended, or is not ours
+
+
+def in_scratch(folder: Path) -> bool:
+    files = sorted(path for path in (folder / "scratch").rglob("*") if path.is_file())
     unfinished = [path.name for path in files if path.name.startswith(".") or ".tmp" in path.name]
-    return f"{len(files)} files in scratch, unfinished ones: {', '.join(unfinished) or 'none'}"
+    kinds = Counter(path.name if path.suffix != ".pt" else "*.pt" for path in files)
+    shown = ", ".join(f"{count} {name}" for name, count in sorted(kinds.items()))
+    print(f"  scratch: {shown or 'nothing'}; unfinished: {', '.join(unfinished) or 'none'}")
+    return not unfinished
+
+
+def in_mlflow() -> bool:
+    client = store.open_store()
+    runs = client.search_runs([store.experiment_id(client)])
+    found = Counter(run.info.status for run in runs)
+    shown = ", ".join(f"{count} {status}" for status, count in sorted(found.items()))
+    print(f"  MLflow: {shown or 'no runs'}", flush=True)
+    return "RUNNING" not in found
+
+
+# ---------------------------------------------------------------- kills
 
 
 def kill_sampling(folder: Path, rng: random.Random) -> bool:
     """20 kills of a process that samples."""
     write_counts(folder / "straight.npz", sampler_process.draw(None))
-    found = sampler_process.kills(folder, 20)
+    found = sampler_process.kills(folder, 20, seed=rng.getrandbits(32), around=tracked)
     print(f"sampling: {found['kills']} kills, units kept at each: {found['kept'][1:]}", flush=True)
     return found["kills"] == 20 and digest(folder / "killed.npz") == digest(folder / "straight.npz")
 
@@ -74,12 +145,14 @@ def kill_training(folder: Path, rng: random.Random) -> bool:
     scratch, result = folder / "scratch", folder / "result"
 
     def work() -> None:
-        result.write_text(test_training_state.fit(scratch, settings=TRAINING))
+        with tracked(kills):
+            trained = test_training_state.fit(scratch, settings=TRAINING)
+        result.write_text(trained)
 
     def changed() -> int:
         return max((path.stat().st_mtime_ns for path in scratch.glob("*.pt")), default=0)
 
-    kills = 0
+    kills = 0  # `work` reads it
     while kills < 10 and not result.exists():
         child = sampler_process.forked(work)
         before = changed()
@@ -105,7 +178,7 @@ def kill_ray(folder: Path, rng: random.Random) -> bool:
     while not done:
         driver = subprocess.Popen(
             [sys.executable, "-m", "tests.kills", "--ray-driver", str(folder)],
-            cwd=HERE.parent,
+            cwd=folder,
             env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": _search_path()},
         )
         while len(kinds) < 5 and driver.poll() is None:

@@ -1,9 +1,8 @@
 """Samples in forked processes, for the tests that kill them or measure their memory. Called as a
 script:
 
-    python sampler_process.py kills FOLDER      sample with scratch, killing the process at random
-    moments, until it is done python sampler_process.py memory FOLDER     peak memory of runs of
-    different n
+    python sampler_process.py kills FOLDER      # killed at random moments until it is done
+    python sampler_process.py memory FOLDER     # peak memory of runs of different n
 
 It prints JSON. The network is prepared before forking, so that a kill hits the sampling and not the
 start of Python.
@@ -16,6 +15,8 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import odd_networks
@@ -58,7 +59,16 @@ def forked(work) -> int:
         os._exit(0 if sys.exc_info()[0] is None else 1)
 
 
-def kills(folder: Path, number: int = 15) -> dict:
+def kills(
+    folder: Path,
+    number: int = 15,
+    *,
+    seed: int = 0,
+    around: Callable[[int], AbstractContextManager] = nullcontext,
+) -> dict:
+    """Kill a sampler so often, and then let it end. around: given the number of kills so far, what
+    the sampler works in.
+    """
     started = folder / "started"  # a byte for each unit that a worker starts
 
     def work():
@@ -72,10 +82,11 @@ def kills(folder: Path, number: int = 15) -> dict:
             return real(self, job, *arguments)
 
         count.Counter._count = counting
-        counts = draw(folder)
+        with around(killed):
+            counts = draw(folder)
         write_counts(folder / "killed.npz", counts)
 
-    moments, killed, kept = random.Random(0), 0, [0]
+    moments, killed, kept = random.Random(seed), 0, [0]
     while True:
         child = forked(work)
         if killed < number:
