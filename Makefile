@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: repro test check env docs fuzz kills schema dependencies clean
 
 repro: $(VENV)/.installed
-	@aces doctor
+	@aces estimate
 	dvc repro
 	@aces summary
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from aces import params, paths, runtime
-from aces.console import console, warn
+from aces.console import console, say, warn
 from aces.errors import InputError
 
 EXAMPLE = "aces doctor"
@@ -18,18 +18,24 @@ def configure(parser) -> None:
 
 
 def run(args) -> int:
+    check()
+    return 0
+
+
+def check() -> None:
+    """Everything that the pipeline needs, with one line for what is missing."""
     check_git()
     check_environment()
     check_identity()
     loaded = params.load()
-    runtime.devices(runtime.from_environment().device)
     check_files(loaded)
     check_networks(loaded)
     console.print(
         f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma "
         f"{loaded.sigma:g}"
     )
-    return 0
+    if runtime.devices(runtime.from_environment().device)[0].type == "cuda":
+        say("on this GPU for the first time? `aces selftest` tries it in a minute")
 
 
 def check_files(loaded: params.Params) -> None:
