@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import starlette.requests
     import starlette.responses
 
-GRACE_SECONDS = 4.0  # after SIGTERM the process ends, whatever still runs
+GRACE_SECONDS = 3.0  # after SIGTERM the process ends, whatever still runs
 ANSWER_SHARE = 0.9  # of MLflow's time limit is ours, so that the client hears why it took too long
 MEASURE_SECONDS = 0.3  # of drawing at the start, to know the speed
 BAD_REQUEST, GONE, UNAVAILABLE, TIMEOUT = 400, 499, 503, 504
