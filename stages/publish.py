@@ -25,15 +25,17 @@ RESULTS = (paths.CURVE, paths.COMPARISON, paths.METRICS, paths.SUMMARY, paths.CA
 
 def publish_run(params: Params, run: StageRun) -> dict:
     summary, curve = json.loads(paths.SUMMARY.read_text()), pd.read_csv(paths.CURVE)
+    headline = json.loads(paths.METRICS.read_text())
     run.roll_up(SUMMARIES)
-    shown = publish.log_working_point(run, json.loads(paths.METRICS.read_text()))
+    publish.log_working_point(run, headline)
     publish.log_curve(run, {name: curve[name].tolist() for name in curve.columns})
     for path in (*RESULTS, *filter(lambda path: path.exists(), SUMMARIES.values())):
         run.log_artifact(path, path.parent.name)
     log_datasets(params, run)
     publish.log_report(run, paths.REPORTS, picture=reporting.screenshot)
-    publish_model(params, run, summary, curve)
-    return shown
+    card = model_card(params, summary, curve, metrics=shown_metrics(headline))
+    publish_model(params, run, card)
+    return {"model": card.name}
 
 
 def log_datasets(params: Params, run: StageRun) -> None:
@@ -47,15 +49,15 @@ def log_datasets(params: Params, run: StageRun) -> None:
         run.log_dataset(path, name=name, context=context)
 
 
-def publish_model(params: Params, run: StageRun, summary: dict, curve: pd.DataFrame) -> None:
+def publish_model(params: Params, run: StageRun, card: ModelCard) -> None:
     """The composed model at the working point, to be loaded, served, and found by name."""
-    model = ACES.from_pipeline(theta=summary["theta"])
+    model = ACES.from_pipeline(theta=card.theta)
     folder = run.workspace() / "model"
     model.save(folder)
     publish.log_model(
         run,
         "aces.model.serving:log_model",
-        card=model_card(params, model, summary, curve).markdown(),
+        card=card.markdown(),
         tags={f"aces.model.{role}": fingerprint(it) for role, it in model.networks.items()},
         folder=str(folder),
         dataset=params.dataset.name,
@@ -64,10 +66,18 @@ def publish_model(params: Params, run: StageRun, summary: dict, curve: pd.DataFr
     )
 
 
-def model_card(params: Params, model: ACES, summary: dict, curve: pd.DataFrame) -> ModelCard:
+def shown_metrics(headline: dict) -> dict[str, str]:
+    """Metric -> heading of the card's table: the accuracies that lead results/metrics.json."""
+    prefix = "certified_accuracy@"
+    radii = [name.removeprefix(prefix) for name in headline if name.startswith(prefix)]
+    return {"nac": "natural accuracy"} | {f"{prefix}{r}": f"certified at {r}" for r in radii}
+
+
+def model_card(
+    params: Params, summary: dict, curve: pd.DataFrame, *, metrics: dict[str, str]
+) -> ModelCard:
     evaluation = data.read_eval(paths.evaluation_images(params.dataset.name))
     shown = {*params.report.thetas, summary["theta"]}
-    metrics = [name for name in curve if name.startswith(("nac", "certified_accuracy@"))]
     rows = curve[curve["theta"].round(9).isin([round(theta, 9) for theta in shown])]
     return ModelCard(
         name=f"aces-{params.dataset.name}",
@@ -83,7 +93,10 @@ def model_card(params: Params, model: ACES, summary: dict, curve: pd.DataFrame) 
         alpha=params.combine.alpha,
         draws=params.sample.n,
         rule=params.combine.rule,
-        rows={row["theta"]: {name: row[name] for name in metrics} for _, row in rows.iterrows()},
+        rows={
+            row["theta"]: {heading: row[name] for name, heading in metrics.items()}
+            for _, row in rows.iterrows()
+        },
     )
 
 

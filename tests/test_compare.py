@@ -12,7 +12,9 @@ from aces.cli import main
 from aces.reporting import compare
 from aces.reporting import runs as stored_runs
 from aces.reporting.runs import read_curve
+from aces.tracking import channel
 from aces.tracking.store import PATIENCE
+from hanging import server
 from headless import needs_browser, opened
 from simulated import simulated_run
 
@@ -224,6 +226,20 @@ def test_store_that_cannot_be_read_is_one_line(store, tmp_path, capsys, monkeypa
         and said.count("\n") == 1
         and "secret" not in said
     )
+
+
+@pytest.mark.parametrize("drip", [False, True], ids=["silent", "dripping"])
+def test_a_server_that_hangs_is_given_up(drip, tmp_path, capsys, monkeypatch):
+    """A byte now and then keeps every timeout of a connection from ending it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(channel, "SECONDS", 2.0)
+    with server(drip=drip) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        assert main(["compare"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "answer" in said and "see that the server runs" in said
+    assert not drip or "gave no answer within 2 s" in said
+    assert said.count("MLFLOW_TRACKING_URI") == 1 and "secret" not in said
 
 
 def test_labels_are_short_and_fall_back_to_names(runs):

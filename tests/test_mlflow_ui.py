@@ -85,6 +85,16 @@ def wait_for(address: str, server: subprocess.Popen, said: Path) -> None:
     raise AssertionError(f"no answer from {address} after {SECONDS} s: {said.read_text()}")
 
 
+def test_runs_and_their_files_are_read_from_a_server(project, monkeypatch):
+    folder, run = project
+    with served(folder) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        (found,) = tracking.finished_runs()
+        assert found == run
+        assert found.artifact("report/index.html").stat().st_size > 10_000
+        assert found.artifact("report/none.html") is None
+
+
 def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
     folder, run = project
     with served(folder) as address:

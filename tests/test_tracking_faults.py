@@ -6,15 +6,13 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from aces import params, tracking
 from aces.tracking import channel, store
+from hanging import server
 
 PROJECT = Path(__file__).parent.parent
 PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))
@@ -51,41 +49,6 @@ def tracked_stage() -> None:
         assert run.seconds() == {}
         assert run.call("aces.tracking.names:metric_name", name="a@b") is None
     assert run.id is None and run.parent is None
-
-
-@contextmanager
-def server(*, drip: bool) -> Iterator[str]:
-    """A server that takes connections and says nothing, or sends its answer byte by byte."""
-    stop, listening = threading.Event(), socket.create_server(("127.0.0.1", 0))
-    listening.settimeout(0.1)
-
-    def serve(connection: socket.socket) -> None:
-        answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Padding: "
-        with connection:
-            while not stop.wait(0.1):
-                try:
-                    if drip:
-                        connection.sendall(answer[:1])
-                        answer = answer[1:] or b"x"
-                except OSError:
-                    return
-
-    def listen() -> None:
-        while not stop.is_set():
-            try:
-                connection = listening.accept()[0]
-            except TimeoutError:
-                continue
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-    thread = threading.Thread(target=listen, daemon=True)
-    thread.start()
-    try:
-        yield f"http://user:secret@127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        stop.set()
-        thread.join()
-        listening.close()
 
 
 @pytest.mark.parametrize("drip", [False, True], ids=["silent", "dripping"])

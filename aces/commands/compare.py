@@ -76,10 +76,9 @@ def read_store() -> list:
     try:
         return tracking.finished_runs()
     except Exception as error:  # of MLflow, of its database, of its HTTP library, of the server
-        raise InputError(
-            f"the MLflow store cannot be read: {tracking.reason(error)}; MLFLOW_TRACKING_URI names "
-            "another one"
-        ) from None
+        why = tracking.reason(error)
+        remedy = "" if "MLFLOW_TRACKING_URI" in why else "; MLFLOW_TRACKING_URI names another one"
+        raise InputError(f"the MLflow store cannot be read: {why}{remedy}") from None
     finally:
         logging.disable(logging.NOTSET)
 

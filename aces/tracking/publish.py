@@ -20,7 +20,7 @@ PROVENANCE = '<div class="provenance">'  # where the page lists what the run is 
 STEPS = 1000  # a step of a series is theta times this: MLflow's steps are whole numbers
 
 
-def log_working_point(run: StageRun, metrics: Mapping[str, Any]) -> dict[str, float]:
+def log_working_point(run: StageRun, metrics: Mapping[str, Any]) -> None:
     """The numbers at the chosen theta, which lead results/metrics.json, under their plain names."""
     found = {
         name: value
@@ -28,7 +28,6 @@ def log_working_point(run: StageRun, metrics: Mapping[str, Any]) -> dict[str, fl
         if name in HEADLINE or name.startswith(RADIUS_METRICS)
     }
     run.log_headline(found)
-    return found
 
 
 def log_curve(run: StageRun, curve: Mapping[str, Sequence[float]]) -> None:

@@ -1,6 +1,6 @@
 """What is written to MLflow for one stage. It runs in the writer's process, and may raise anything.
 
-Every public method is a command that `StageRun` sends.
+Every public method is a command that `StageRun` sends, or `runs` when it reads a server.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from aces import extension
 from aces.files import digest
-from aces.tracking import names, pipelines, store
+from aces.tracking import names, pipelines, runs, store
 
 SYSTEM_SECONDS = 5.0  # between two samples of processor, memory and disk
 MOST_METRICS = 1000  # of one request, in MLflow
@@ -132,6 +132,14 @@ class Recorder:
         with store.default_uri(), mlflow.start_run(run_id=self.parent):
             answer = extension.resolve(function, what="function")(**options)
         return answer if isinstance(answer, (str, int, float)) else None  # no objects of MLflow
+
+    # ------------------------------------------------------------ reading a server
+
+    def search_runs(self) -> list[dict[str, Any]]:
+        return runs.search(self._client)
+
+    def download(self, run: str, path: str) -> str | None:
+        return runs.download(self._client, run, path)
 
     # ------------------------------------------------------------ the end
 
