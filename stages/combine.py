@@ -25,7 +25,7 @@ from stages import samples
 from stages.runner import run_stage
 
 TRAINING = ("train_core", "train_certify", "train_select")  # stages that may have concerns
-HEADLINES = 3  # radii in results/metrics.json
+MULTIPLES = (0.5, 1.0, 1.5)  # of sigma: the radii in results/metrics.json
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def combine(params: Params, run: StageRun) -> dict:
     _write_csv(paths.COMPARISON, comparison(params, core, answers, radii=radii))
     summary = summarise(params, counts, core, chosen, radii=radii)
     write_json(paths.SUMMARY, summary)
-    return headline(summary, radii=radii)
+    return headline(summary, chosen, counts.label, sigma=params.sigma)
 
 
 def radii_of(params: Params, counts: Counts) -> list[float]:
@@ -154,14 +154,22 @@ def summarise(
     }
 
 
-def headline(summary: dict, *, radii: list[float]) -> dict:
-    """results/metrics.json: the working point, in as many columns as fit a terminal."""
-    reachable = [r for r in radii if 0 < r < summary["acr_ceiling"]] or radii[-1:]
-    places = np.unique(np.linspace(0, len(reachable) - 1, HEADLINES + 2).round()[1:-1].astype(int))
-    shown = [f"certified_accuracy@{reachable[place]:g}" for place in places]
-    names = ("theta", "nac", "acr", *shown, "abstention")
+def headline(summary: dict, chosen: Answers, label: np.ndarray, *, sigma: float) -> dict:
+    """results/metrics.json: the working point, in as many columns as fit a terminal.
+
+    Radii are multiples of sigma, so that experiments with several sigmas share their columns.
+    """
+    step = int(np.abs(chosen.curve["theta"] - summary["theta"]).argmin())
+    right = chosen.outcomes.prediction[:, step] == label
+    radius = chosen.outcomes.radius[:, step]
+    certified = {
+        f"certified@{multiple:g}σ": float((right & (radius >= multiple * sigma)).mean())
+        for multiple in MULTIPLES
+    }
     return {
-        **{name: summary[name] for name in names},
+        **{name: summary[name] for name in ("theta", "nac", "acr")},
+        **certified,
+        "abstention": summary["abstention"],
         "core_nac": summary["core"]["nac"],
         "certify_nac": summary["certify"]["nac"],
     }

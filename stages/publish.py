@@ -6,6 +6,7 @@ then gets what the skipped stages had computed.
 
 import json
 
+import numpy as np
 import pandas as pd
 
 from aces import data, files, paths, reporting
@@ -20,20 +21,21 @@ SUMMARIES = {
     stage: paths.stage_metrics(stage)
     for stage in ("subsample", "train_core", "train_certify", "train_select", "sample", "calibrate")
 } | {"combine": paths.METRICS}
+ACCURACY = "certified_accuracy@"
+SHOWN_RADII = 3  # in the model card
 RESULTS = (paths.CURVE, paths.COMPARISON, paths.METRICS, paths.SUMMARY, paths.CALIBRATION)
 
 
 def publish_run(params: Params, run: StageRun) -> dict:
     summary, curve = json.loads(paths.SUMMARY.read_text()), pd.read_csv(paths.CURVE)
-    headline = json.loads(paths.METRICS.read_text())
     run.roll_up(SUMMARIES)
-    publish.log_working_point(run, headline)
+    publish.log_working_point(run, json.loads(paths.METRICS.read_text()))
     publish.log_curve(run, {name: curve[name].tolist() for name in curve.columns})
     for path in (*RESULTS, *filter(lambda path: path.exists(), SUMMARIES.values())):
         run.log_artifact(path, path.parent.name)
     log_datasets(params, run)
     publish.log_report(run, paths.REPORTS, picture=reporting.screenshot)
-    card = model_card(params, summary, curve, metrics=shown_metrics(headline))
+    card = model_card(params, summary, curve)
     publish_model(params, run, card)
     return {"model": card.name}
 
@@ -66,17 +68,18 @@ def publish_model(params: Params, run: StageRun, card: ModelCard) -> None:
     )
 
 
-def shown_metrics(headline: dict) -> dict[str, str]:
-    """Metric -> heading of the card's table: the accuracies that lead results/metrics.json."""
-    prefix = "certified_accuracy@"
-    radii = [name.removeprefix(prefix) for name in headline if name.startswith(prefix)]
-    return {"nac": "natural accuracy"} | {f"{prefix}{r}": f"certified at {r}" for r in radii}
+def shown_radii(curve: pd.DataFrame, *, ceiling: float) -> list[str]:
+    """Three of the curve's radii, spread over those that the draws can certify."""
+    radii = [name.removeprefix(ACCURACY) for name in curve if name.startswith(ACCURACY)]
+    reachable = [r for r in radii if 0 < float(r) < ceiling] or radii[-1:]
+    places = np.linspace(0, len(reachable) - 1, SHOWN_RADII + 2).round()[1:-1].astype(int)
+    return [reachable[place] for place in np.unique(places)]
 
 
-def model_card(
-    params: Params, summary: dict, curve: pd.DataFrame, *, metrics: dict[str, str]
-) -> ModelCard:
+def model_card(params: Params, summary: dict, curve: pd.DataFrame) -> ModelCard:
     evaluation = data.read_eval(paths.evaluation_images(params.dataset.name))
+    radii = shown_radii(curve, ceiling=summary["acr_ceiling"])
+    metrics = {"nac": "natural accuracy"} | {f"{ACCURACY}{r}": f"certified at {r}" for r in radii}
     shown = {*params.report.thetas, summary["theta"]}
     rows = curve[curve["theta"].round(9).isin([round(theta, 9) for theta in shown])]
     return ModelCard(

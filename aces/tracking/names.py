@@ -17,8 +17,8 @@ CURVE = "curve"  # metrics of the trade-off curve are named `curve/nac` and so o
 
 
 def metric_name(name: str) -> str:
-    """MLflow rejects `@`: `certified_accuracy@0.25` is `certified_accuracy/r_0.25` there."""
-    return name.replace("@", "/r_")
+    """MLflow rejects `@` and `σ`: `certified@0.5σ` is `certified/r_0.5sigma` there."""
+    return name.replace("@", "/r_").replace("σ", "sigma")
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from aces.tracking.stage import StageRun
 
 MODEL_SECONDS = 240.0  # to store and check the model, beyond the allowance of every stage
 HEADLINE = ("theta", "nac", "acr", "abstention", "core_rate")
-RADIUS_METRICS = ("certified_accuracy@", "selection_rate@")
+RADIUS_METRICS = ("certified@", "certified_accuracy@", "selection_rate@")
 PROVENANCE = '<div class="provenance">'  # where the page lists what the run is made of
 STEPS = 1000  # a step of a series is theta times this: MLflow's steps are whole numbers
 
