@@ -19,6 +19,7 @@ from aces.rule import metrics, smoothing
 from aces.rule.concerns import evaluation_concerns
 from aces.rule.counts import Counts
 from aces.rule.radii import automatic_radii
+from aces.rule.splits import LOSSES, paired
 from aces.rule.working_point import working_point
 from aces.tracking import StageRun
 from stages import samples
@@ -55,6 +56,7 @@ def combine(params: Params, run: StageRun) -> dict:
     _write_csv(paths.CURVE, chosen.curve)
     _write_csv(paths.COMPARISON, comparison(params, core, answers, radii=radii))
     summary = summarise(params, counts, core, chosen, radii=radii)
+    summary["rules"] = same_price(answers, params.combine.rule, counts.label, core)
     write_json(paths.SUMMARY, summary)
     return headline(summary, chosen, counts.label, sigma=params.sigma)
 
@@ -152,6 +154,25 @@ def summarise(
         "mean_draws": float(counts.draws.sum(axis=0).mean()),
         "concerns": [*training_concerns(), *concerns],
     }
+
+
+def same_price(
+    answers: dict[str, Answers], chosen: str, label: np.ndarray, core: np.ndarray
+) -> list[dict[str, float]]:
+    """The ACR of both rules at several losses of natural accuracy; `difference` is that of the
+    chosen rule to the other, with its interval.
+    """
+    (other,) = [name for name in answers if name != chosen]
+    scores = {
+        name: dict(metrics.scores(it.outcomes, it.natural, label, radii=[]))
+        for name, it in answers.items()
+    }
+    rows = []
+    for loss in LOSSES:
+        found = paired(scores[chosen], scores[other], core == label, loss=loss)
+        row = {"loss": loss, chosen: found.ours, other: found.theirs}
+        rows.append(row | {"difference": found.difference, "low": found.low, "high": found.high})
+    return rows
 
 
 def headline(summary: dict, chosen: Answers, label: np.ndarray, *, sigma: float) -> dict:

@@ -7,8 +7,10 @@ from importlib.metadata import version
 import pandas as pd
 
 from aces import data, paths, reporting
+from aces.console import warn
 from aces.files import digest
 from aces.params import Params
+from aces.reporting import attacks
 from aces.tracking import StageRun
 from stages import samples
 from stages.runner import run_stage
@@ -30,6 +32,12 @@ def report(params: Params, run: StageRun) -> None:
     counts, core = samples.read_evaluation()
     samples.check(*samples.inputs(params))
     comparison = pd.read_csv(paths.COMPARISON)
+    made_from = provenance(params)
+    attack = attacks.read_attack(paths.ATTACK, made_from["SHA-256"])
+    if attack is None and paths.ATTACK.exists():
+        warn(
+            f"report: {paths.ATTACK} is about other networks or images: `aces attack` makes it anew"
+        )
     inputs = reporting.Inputs(
         params=params,
         evaluation=data.read_eval(paths.evaluation_images(params.dataset.name)),
@@ -40,7 +48,8 @@ def report(params: Params, run: StageRun) -> None:
         metrics=json.loads(paths.SUMMARY.read_text()),
         comparison=comparison if len(comparison) else None,
         calibration=json.loads(paths.CALIBRATION.read_text()),
-        provenance=provenance(params),
+        provenance=made_from,
+        attack=attack,
     )
     reporting.write_report(paths.REPORTS, inputs)
 

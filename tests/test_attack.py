@@ -17,6 +17,7 @@ from aces.cli import main
 from aces.data import write_eval
 from aces.errors import InputError
 from aces.model.attack import ATTACKS, Effort, attack, check_differentiable, within
+from aces.reporting.attacks import read_attack
 from aces.sampling.lattice import lattice
 from default_networks import default_images, default_model
 from small_models import (
@@ -143,6 +144,12 @@ def test_the_command_writes_the_curve_and_the_trials(project, capsys):
     assert "certified of 8 images" in shown
     summary = json.loads((project / "attack" / "attack.json").read_text())
     assert summary["breaches"] == [] and summary["scales"][0]["any"] == 0
+    assert set(summary["files"]) == {
+        "models/core.safetensors",
+        "models/certify.safetensors",
+        "data/digits/eval.npz",
+    }
+    assert read_attack(project / "attack" / "attack.json", summary["files"]) is not None
     with open(project / "attack" / "attack.csv") as file:
         rows = list(csv.DictReader(file))
     assert set(rows[0]) == {"radius", "certified_accuracy", "empirical_accuracy"}
@@ -153,7 +160,8 @@ def test_the_command_writes_the_curve_and_the_trials(project, capsys):
 def test_files_can_be_attacked(project, capsys):
     Image.fromarray(digits().image[0, :, :, 0]).save("0.png")
     assert main(["attack", "0.png", *QUICK, "--theta", "1", "--out", "here", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["images"] == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["images"] == 1 and shown["files"] == {}  # it is not about the pipeline's images
     assert main(["attack", "--images", "0"]) == 2
 
 

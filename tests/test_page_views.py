@@ -233,6 +233,23 @@ def test_both_rules_are_drawn_in_every_trade_off(page, run):
     assert "ACES, the confident rule, from the same draws" in page.inner_text("#legend")
 
 
+def test_the_curves_under_attack_are_drawn_and_have_tooltips(chromium, run, tmp_path):
+    curve = {
+        "radius": [0.0, 0.4, 0.8],
+        "certified_accuracy": [0.4, 0.2, 0.0],
+        "empirical_accuracy": [0.4, 0.35, 0.1],
+    }
+    scales = [{"scale": 2.0, "class": 1, "selection": 3, "random": 0, "any": 3}]
+    attack = {"theta": 0.4, "images": 20, "certified": 8, "breaches": []}
+    attack |= {"scales": scales, "curve": curve}
+    write_page(tmp_path, dataclasses.replace(run, attack=attack))
+    with opened(chromium, tmp_path / "index.html") as page:
+        assert page.locator("#attack-chart polyline.attacked").count() == 2
+        assert "no attack found" in page.inner_text("#attack-chart")
+        page.locator("#attack-chart svg").hover()
+        assert "right answers" in page.inner_text(".tip")
+
+
 # ---- what is said, and what can be taken along
 
 

@@ -5,17 +5,20 @@ import dataclasses
 import gzip
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
 
-from aces.reporting import browser, payload, remarks, screenshot, tables, write_report
+from aces.errors import InputError
+from aces.reporting import attacks, browser, payload, remarks, screenshot, tables, write_report
 from aces.reporting import figures as figure
 from aces.reporting.inputs import STEPS, shown_steps
 from aces.reporting.sprite import SIDE, make_sprite
 from aces.rule import Route
+from headless import write_page
 from simulated import simulated_run
 
 
@@ -381,6 +384,62 @@ def test_both_rules_have_their_curves_and_tables(run, report):
         line.get_label() for line in panel.lines
     }
     assert data_of(report / "index.html")["other_rule"]["words"] == "the confident rule"
+
+
+def test_the_difference_of_the_rules_is_said_with_its_interval(run, tmp_path):
+    row = {"loss": 0.02, "paper": 0.1404, "confident": 0.1476}
+    price = row | {"difference": -0.0072, "low": -0.0161, "high": 0.0023}
+    write_page(tmp_path, dataclasses.replace(run, metrics=run.metrics | {"rules": [price]}))
+    cells = re.search(r'id="same-price".*?<tbody>(.*?)</tbody>', page_text(tmp_path), re.DOTALL)[1]
+    # Radii are rounded down, the difference to the nearest.
+    assert re.findall(r">([^<]+)<", cells) == [
+        "2",
+        "0.140",
+        "0.147",
+        "−0.007",
+        "−0.016 to +0.002",
+    ]
+
+
+ATTACK = {
+    "theta": 0.4,
+    "images": 20,
+    "certified": 2,
+    "breaches": [],
+    "scales": [{"scale": 0.98, "class": 0, "selection": 0, "random": 0, "any": 0}],
+    "curve": [
+        {"radius": 0.0, "certified_accuracy": 0.1, "empirical_accuracy": 0.1},
+        {"radius": 0.5, "certified_accuracy": 0.0, "empirical_accuracy": 0.05},
+    ],
+    "files": {"models/core.safetensors": "aa"},
+}
+
+
+def test_an_attack_is_shown_where_it_is_about_the_same_networks(run, tmp_path):
+    path = tmp_path / "attack.json"
+    assert attacks.read_attack(path, {}) is None
+    path.write_text(json.dumps(ATTACK))
+    assert attacks.read_attack(path, {"models/core.safetensors": "bb"}) is None
+    found = attacks.read_attack(path, {"models/core.safetensors": "aa", "other": "cc"})
+    write_page(tmp_path, dataclasses.replace(run, attack=found))
+    text = page_text(tmp_path)
+    assert "Inside the certified radius no attack succeeded" in text
+    assert data_of(tmp_path / "index.html")["attack"]["empirical_accuracy"] == [0.1, 0.05]
+    write_page(tmp_path, dataclasses.replace(run, attack=found | {"breaches": ["image <7>"]}))
+    assert "an attack succeeded on image &lt;7&gt;" in page_text(tmp_path)
+    write_page(tmp_path, run)
+    assert 'id="attack"' not in page_text(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["no json", "[]", json.dumps({"files": {"a": "b"}})])
+def test_a_damaged_attack_is_refused_with_its_remedy(content, tmp_path):
+    (tmp_path / "attack.json").write_text(content)
+    with pytest.raises(InputError, match="run `aces attack` again, or remove the file"):
+        attacks.read_attack(tmp_path / "attack.json", {"a": "b"})
+
+
+def page_text(folder: Path) -> str:
+    return (folder / "index.html").read_text()
 
 
 def test_without_the_other_rule_nothing_speaks_of_it(tmp_path):

@@ -12,7 +12,7 @@ from aces.commands import answering
 from aces.commands.certify import draw_options
 from aces.console import console, fail, progress, say
 from aces.errors import InputError
-from aces.files import atomic, write_json, write_text
+from aces.files import atomic, digest, write_json, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,9 +95,10 @@ def run(args: argparse.Namespace) -> int:
             gradients=_gradients(settings),
             advance=bar.advance,
         )
-    _write(Path(args.out), result, names, model)
+    summary = _summary(result, names, model) | {"files": _pipeline_files(args)}
+    _write(Path(args.out), result, names, summary)
     if args.json:
-        print(json.dumps(_summary(result, names, model), indent=2))
+        print(json.dumps(summary, indent=2))
     else:
         _show(result, Path(args.out))
     for it in result.breaches:
@@ -158,9 +159,22 @@ def _summary(result: "Attacked", names: list[str], model: "ACES") -> dict[str, A
     }
 
 
-def _write(folder: Path, result: "Attacked", names: list[str], model: "ACES") -> None:
+def _pipeline_files(args: argparse.Namespace) -> dict[str, str]:
+    """The digests of the networks and images of the pipeline, if these were attacked: the report
+    shows an attack only beside the numbers of the same networks.
+    """
+    from aces import params
+
+    if args.files or args.model is not None:
+        return {}
+    images = paths.evaluation_images(params.load().dataset.name)
+    files = (paths.network("core"), paths.network("certify"), images)
+    return {str(path): digest(path) for path in files}
+
+
+def _write(folder: Path, result: "Attacked", names: list[str], summary: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "attack.json", _summary(result, names, model))
+    write_json(folder / "attack.json", summary)
     write_text(folder / "attack.csv", _csv(result.curve()))
     trials = [
         {

@@ -53,7 +53,7 @@ class Inputs:
 
     comparison: what ACES is compared with (series, sigma, theta, nac, acr,
     certified_accuracy@<r>), or None; calibration: the content of results/calibration.json, or None;
-    provenance: section -> name -> value.
+    provenance: section -> name -> value; attack: what `attacks.read_attack` found, or None.
     """
 
     params: Params
@@ -66,6 +66,7 @@ class Inputs:
     comparison: pd.DataFrame | None = None
     calibration: Mapping | None = None
     provenance: dict = field(default_factory=dict)
+    attack: Mapping | None = None
 
     def __post_init__(self) -> None:
         same = np.array_equal
@@ -175,6 +176,13 @@ class Inputs:
     def other_curve(self) -> pd.DataFrame:
         """The curve of the other rule from the same draws; no rows where it is not known."""
         return self._series(self.other_rule or "none").sort_values("theta")
+
+    @property
+    def rule_differences(self) -> list[dict[str, float]]:
+        """Both rules' ACR at the same losses of natural accuracy: `loss`, a column for each rule,
+        `difference`, `low`, `high`; no rows where the other rule is not known.
+        """
+        return list(self.metrics.get("rules", [])) if self.other_rule is not None else []
 
     @cached_property
     def correct(self) -> np.ndarray:

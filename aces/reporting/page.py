@@ -11,7 +11,7 @@ import pandas as pd
 
 from aces.files import write_text
 from aces.params import flatten
-from aces.reporting import figures, payload, remarks, tables
+from aces.reporting import attacks, figures, payload, remarks, tables
 from aces.reporting.inputs import RULES, Inputs
 from aces.reporting.packing import pack
 from aces.reporting.sprite import make_sprite
@@ -57,6 +57,8 @@ def write_page(path: str | Path, inputs: Inputs, *, tables_written: list[str]) -
         "provenance": _provenance(inputs),
         "files": ", ".join(f'<a href="{link}"><code>{link}</code></a>' for link in links),
         "comparison": _comparison(compared) if len(compared) else "",
+        "same_price": _same_price(inputs),
+        "attack": attacks.section(inputs.attack, asset("attack.html")),
         "wall_intro": _wall_intro(len(shown), len(inputs.label)),
         "correctness_radius": f"{inputs.middle_radius:g}",
         "working_point": html.escape(inputs.working_point.words),
@@ -157,6 +159,8 @@ def _breakable(name: str) -> str:
 def _text(value) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value)) or "none"
+    if value is None or value == {}:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -251,6 +255,27 @@ def _comparison(compared: pd.DataFrame) -> str:
         + f" and {100 * tables.LOSSES[-1]:g}"
     )
     return Template(asset("comparison.html")).substitute(head=head, rows=rows, prices=prices)
+
+
+def _same_price(inputs: Inputs) -> str:
+    """Both rules at the same loss of natural accuracy, and the interval of their difference."""
+    if not inputs.rule_differences or inputs.other_rule is None:
+        return ""
+    names = (inputs.rule, inputs.other_rule)
+    rows = "".join(
+        f"<tr><th scope=row>{100 * row['loss']:g}</th>"
+        + "".join(f"<td>{floor_digits(row[name], 3)}</td>" for name in names)
+        + f"<td>{_signed(row['difference'])}</td>"
+        + f"<td>{_signed(row['low'])} to {_signed(row['high'])}</td></tr>"
+        for row in inputs.rule_differences
+    )
+    return Template(asset("same_price.html")).substitute(
+        ours=RULES[inputs.rule], theirs=RULES[inputs.other_rule], rows=rows
+    )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
 
 
 def _row(theta: float, cells: list[str]) -> str:

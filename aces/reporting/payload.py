@@ -62,6 +62,7 @@ def build(inputs: Inputs, *, shown: np.ndarray, sprite: Sprite) -> dict[str, Any
         "start": int(np.searchsorted(steps, point.step)),
         "working_point": point.words,
         "calibration": _calibration(inputs),
+        "attack": None if inputs.attack is None else inputs.attack["curve"],
         **_compared(inputs),
         **_curves(inputs, steps),
         "profile": _profile(inputs, steps),

@@ -12,6 +12,7 @@ import pandas as pd
 from aces.files import write_text
 from aces.reporting.inputs import RULES, Inputs
 from aces.reporting.outcomes import ROUTES
+from aces.rule.splits import LOSSES
 from aces.rule.statistics import floor_digits
 from aces.rule.working_point import best_within
 
@@ -36,7 +37,6 @@ SOMETIMES = (
     "comparison.md",
     *(f"tradeoff-{rule}.{kind}" for rule in RULES for kind in ("csv", "md")),
 )
-LOSSES = (0.01, 0.02, 0.05, 0.1)  # of natural accuracy, at which ACES is compared
 LATEX = str.maketrans(
     {character: rf"\{character}" for character in "_&%$#{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

@@ -233,7 +233,7 @@ if (data.calibration) {
   byId("calibration").hidden = false;
   add(charts, "calibration-chart", {
     x: {low: 0, high: Math.max(0.05, 1.05 * tested.at(-1)), label: "threshold θ", format: v => +v.toFixed(2)},
-    y: {...percentAxis(...extent([0, loss, ...losses], 0.12)), label: "loss of natural accuracy, points"},
+    y: {...percentAxis(...calibrationExtent(loss, losses)), label: "loss of natural accuracy, points"},
     draw(chart) {
       const across = {x1: chart.margin.left, x2: chart.width - chart.margin.right};
       chart.add("line", {
@@ -261,6 +261,41 @@ if (data.calibration) {
         ],
       },
     ],
+  });
+}
+
+// ---- attacks, where `aces attack` was run
+
+if (data.attack) {
+  const {radius, certified_accuracy: certified, empirical_accuracy: empirical} = data.attack;
+  const series = [
+    ["no attack found", empirical, COLOUR.core, "var(--core-text, var(--ink))"],
+    ["certified", certified, COLOUR.aces, "var(--aces)"],
+  ];
+  // A value holds from its radius to the next.
+  const late = radius.flatMap((r, k) => (k ? [r, r] : [r]));
+  const stepped = values => values.flatMap((v, k) => (k + 1 < values.length ? [v, v] : [v]));
+  add(charts, "attack-chart", {
+    x: {low: 0, high: radius.at(-1), label: "size of the attack, l2", format: v => +v.toFixed(2)},
+    y: percentAxis(0, Math.max(0.05, 1.25 * Math.max(...empirical)), "right answers, %"),
+    draw(chart) {
+      series.forEach(([words, values, colour], k) => {
+        chart.line(late, stepped(values), colour, {"stroke-width": 2.2, class: "attacked"});
+        chart.text(chart.width - chart.margin.right, chart.margin.top + 8 + 18 * k, words, {
+          class: "bold",
+          "text-anchor": "end",
+          style: `fill:${series[k][3]}`,
+        });
+      });
+    },
+    move: () =>
+      `Right answers over the size of the attack: certified ${percent(certified[0])} % at 0, and ${percent(empirical.at(-1))} % that no attack of size ${downwards(radius.at(-1))} changed.`,
+    points: () =>
+      series.map(([words, values]) => ({
+        xs: radius,
+        ys: values,
+        words: k => [words, `${percent(values[k])} % right answers`, `at size ${downwards(radius[k])}`],
+      })),
   });
 }
 
@@ -401,6 +436,12 @@ add(charts, "ecdf-chart", {
       words: k => [what, `at most ${data.ecdf.share[k].toFixed(3)}`, `for ${percent(ys[k])} % of the images`],
     })),
 });
+
+// From 0, unless a threshold gained accuracy.
+function calibrationExtent(loss, losses) {
+  const [low, high] = extent([0, loss, ...losses], 0.12);
+  return [losses.some(value => value < 0) ? low : 0, high];
+}
 
 // How many images a histogram over [0, 1] holds, and where the lower half of them ends.
 function half(histogram) {
