@@ -14,6 +14,7 @@ from aces.rule.anytime import (
     Drawn,
     PaperCertify,
     PaperPredict,
+    Terms,
     threshold,
 )
 
@@ -57,7 +58,7 @@ def predictions(rule, joint, core, forced, rng, *, alpha=ALPHA):
     """(N,) answers of PREDICT."""
     cores = np.full(BATCH, core)
     routes, guess = answers(
-        lambda first: rule(first, cores, theta=0.0, alpha=alpha, n=N), joint, forced, rng
+        lambda first: rule(first, cores, Terms(theta=0.0, alpha=alpha, n=N)), joint, forced, rng
     )
     return np.select([routes == Route.ABSTAIN, routes == Route.CORE], [ABSTAIN, core], guess)
 
@@ -126,7 +127,7 @@ def test_a_broken_question_is_noticed(monkeypatch):
 @pytest.mark.parametrize("rule", [PaperCertify, ConfidentCertify])
 def test_a_radius_is_certified_falsely_as_rarely_as_alpha(rule):
     """The event is exactly as likely as the radius needs."""
-    ask = dict(radius=0.3, sigma=SIGMA, theta=0.0, alpha=ALPHA, n=N)
+    ask = dict(terms=Terms(theta=0.0, alpha=ALPHA, n=N), radius=0.3, sigma=SIGMA)
     p = float(norm.cdf(0.3 / SIGMA))
     joint, false = np.array([[0, 0, 1 - p], [0, p, 0]]), 0
     for batch in range(IMAGES // BATCH):
@@ -147,7 +148,7 @@ def test_easy_images_are_answered(rule):
 
 @pytest.mark.parametrize("rule", [PaperCertify, ConfidentCertify])
 def test_easy_radii_are_certified_and_hopeless_ones_given_up(rule):
-    ask = dict(radius=0.3, sigma=SIGMA, theta=0.0, alpha=0.001, n=N)
+    ask = dict(terms=Terms(theta=0.0, alpha=0.001, n=N), radius=0.3, sigma=SIGMA)
     easy = np.array([[0, 0, 0.005], [0, 0.99, 0.005]])
     routes, _ = answers(lambda first: rule(first, **ask), easy, (1, 1), np.random.default_rng(0))
     assert (routes == Route.CERTIFY).all()
@@ -167,7 +168,7 @@ def test_at_theta_one_the_confident_question_is_a_duel():
     first = np.zeros((2, 2, 3), int)
     first[:, 0, 1] = 9
     guess = np.ones(2, int)
-    question = ConfidentPredict(drawn(first, guess), guess, theta=1.0, alpha=0.001, n=N)
+    question = ConfidentPredict(drawn(first, guess), guess, Terms(theta=1.0, alpha=0.001, n=N))
     total = np.zeros((2, 2, 3), int)
     total[:, 0, 1] = 60
     done = question.read(drawn(total, guess, invalid=np.array([0, 60])))
@@ -184,6 +185,5 @@ def test_a_radius_that_cannot_be_certified_is_refused():
 
 
 def test_noise_that_is_too_far_from_the_exact_law_is_refused():
-    first = drawn(np.ones((1, 2, 3), int), np.zeros(1, int))
     with pytest.raises(InputError, match="n \\* tv"):
-        ConfidentPredict(first, np.zeros(1, int), theta=0.5, alpha=0.001, n=10_000, tv=1e-6)
+        Terms(theta=0.5, alpha=0.001, n=10_000, tv=1e-6)

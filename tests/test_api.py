@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 import aces
-from aces import ACES, networks, rule
+from aces import ACES, networks, rule, sampling
 from aces.errors import InputError
 from aces.model.certificates import Certificate, Prediction, change
 from aces.rule import ABSTAIN, Route
@@ -180,6 +180,18 @@ def test_a_radius_without_adaptive_is_refused():
 def test_a_radius_out_of_reach_is_refused(radius):
     with pytest.raises(InputError, match="radius="):
         half_space_model().certify(grey(0.6), radius=radius, adaptive=True, n=1000)
+
+
+def test_the_sampler_answers_by_the_rule_of_the_model_unless_it_is_told_another():
+    plan, x = aces.DrawPlan(sigma=0.25, n0=20, n=100, seed=1), grey(0.9)
+    ask = dict(core=np.zeros(1, int), theta=0.5, alpha=0.01, num_classes=2)
+    ask |= dict(runtime=aces.Runtime(device="cpu", workers=1, progress=False))
+    for select in (None, Constant([0.0, 1.0])):
+        expected = "confident" if select is None else "paper"
+        by_default = sampling.predict(HalfSpace(), x, plan, select=select, **ask)
+        assert by_default == sampling.predict(
+            HalfSpace(), x, plan, select=select, rule=expected, **ask
+        )
 
 
 # ---------------------------------------------------------------- what goes in

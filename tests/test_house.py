@@ -96,7 +96,7 @@ def test_a_circle_is_noticed():
 
 def test_the_mathematics_needs_numpy_and_scipy_only():
     allowed = re.compile(
-        r"^\s*(?:from|import) (numpy|scipy|aces|collections|dataclasses|enum|"
+        r"^\s*(?:from|import) (numpy|scipy|aces|abc|collections|dataclasses|enum|"
         # fmt: skip
         r"functools|itertools|json|math|decimal|pathlib|typing|types)\b"
     )

@@ -324,3 +324,13 @@ def test_unknown_rules_are_refused():
     counts = random_counts(np.random.default_rng(0))
     with pytest.raises(InputError, match="rule='bold'"):
         rule.certify(counts, np.zeros(6, int), alpha=0.01, thetas=[0.5], rule="bold")
+
+
+def test_the_confident_rule_is_the_default_where_nothing_needs_the_papers():
+    assert rule.rule_of(None, selects=False) == "confident"
+    assert rule.rule_of("paper", selects=False) == "paper"
+    assert rule.rule_of(None, selects=True) == rule.rule_of("paper", selects=True) == "paper"
+    with pytest.raises(InputError, match="no use for a selection network"):
+        rule.rule_of("confident", selects=True)
+    with pytest.raises(InputError, match="rule='guess': expected one of confident, paper"):
+        rule.rule_of("guess", selects=False)

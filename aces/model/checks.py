@@ -9,7 +9,6 @@ from torch import nn
 
 from aces import grid, params
 from aces.errors import InputError
-from aces.rule import RULES
 from aces.rule.statistics import check_alpha
 
 
@@ -20,17 +19,6 @@ def check_networks(networks: Mapping[str, nn.Module]) -> None:
                 f"{role} is a {type(network).__name__}: expected a torch module from images to "
                 "logits"
             )
-
-
-def check_rule(rule: str, *, selects: bool) -> None:
-    """selects: whether there is a selection network, which only the paper's rule can use."""
-    if rule not in RULES:
-        raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
-    if selects and rule != "paper":
-        raise InputError(
-            f"rule={rule!r} has no use for a selection network: leave select out, or take "
-            "rule='paper'"
-        )
 
 
 def check_theta(theta: float) -> None:

@@ -9,7 +9,6 @@ under noise. Which of the two speaks for an image is decided by a rule from the 
 """
 
 import copy
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from torch import nn
 
-from aces import grid, params, sampling
+from aces import grid, sampling
 from aces import rule as rules
 from aces.errors import InputError
 from aces.files import digest_of
@@ -27,9 +26,9 @@ from aces.model import folder as saved
 from aces.model.answers import Writer, prediction_routes, rounding_of
 from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import as_images
+from aces.model.plans import Planner
 from aces.networks import fingerprint
 from aces.rule.calibration import Calibration, calibrate
-from aces.rule.sequential import log_evidence
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, Images
 
@@ -37,12 +36,6 @@ if TYPE_CHECKING:
     from aces.model.inputs import Source
 
 Result = TypeVar("Result")
-
-N0_CALIBRATE = 100  # draws that fix the guesses when theta is chosen
-N0_PREDICT = 50  # of the draws of PREDICT, those that fix the guesses, at most
-# Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha. An
-# image stops when its radius can grow by no more than 1 % of the largest possible.
-LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01
 
 
 class ACES:
@@ -94,8 +87,7 @@ class ACES:
             self.networks["select"] = select
         checks.check_networks(self.networks)
         checks.check_classes(classes, num_classes)
-        self.rule = rule or ("confident" if select is None else "paper")
-        checks.check_rule(self.rule, selects=select is not None)
+        self.rule = rules.rule_of(rule, selects=select is not None)
         checks.check_theta(theta)
         self.sigma, self.theta, self.num_classes = float(sigma), float(theta), int(num_classes)
         self.noise, self.precision = noise, precision
@@ -103,7 +95,7 @@ class ACES:
         self.shape = None if shape is None else checks.as_shape(shape)
         self.resize = resize
         self.runtime = Runtime(device=device, workers=workers, progress=False)
-        DrawPlan(sigma=self.sigma, noise=noise, precision=precision)  # refuses what is unknown
+        self._planner = Planner(self.sigma, noise=noise, precision=precision)
 
     # ---------------------------------------------------------------- answers
 
@@ -144,25 +136,25 @@ class ACES:
         Returns:
             One certificate per image.
         """
-        plan = self._plan(n0=n0, n=n, seed=_seed(seed))
-        checks.check_draws(n, alpha=alpha, spend=SPEND[-1] if adaptive and radius is None else 1.0)
+        if radius is not None and not adaptive:
+            raise InputError(
+                f"radius={radius} asks a question that is answered as soon as it is sure: set "
+                "adaptive=True, or leave radius out to have the largest that n draws can certify"
+            )
+        ask: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed}
+        if adaptive and radius is None:
+            plan = self._planner.certify_in_looks(theta=self.theta, **ask)
+        else:
+            plan = self._planner.certify(**ask)
         images = self._images(x)
         how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if radius is not None:
-            if not adaptive:
-                raise InputError(
-                    f"radius={radius} asks a question that is answered as soon as it is sure: set "
-                    "adaptive=True, or leave radius out to have the largest that n draws can "
-                    "certify"
-                )
             question: dict[str, Any] = {"radius": radius, "theta": self.theta}
             question |= {"alpha": alpha, "rule": self.rule}
             answers = self._draw(sampling.certify_at, images, plan, **how, **question)
             return writer.certificates_at(answers, radius=radius)
         core = self._core_classes(images)
-        if adaptive:
-            plan = _with_looks(plan, alpha=alpha, theta=self.theta)
         counts = self._draw(sampling.sample, images, plan, **how)
         outcomes = rules.certify(
             counts,
@@ -201,22 +193,19 @@ class ACES:
         Returns:
             One int per image, ABSTAIN (-1) where the draws do not suffice.
         """
-        checks.check_draws(n, alpha=alpha)
+        planned = self._planner.predict_early if adaptive else self._planner.predict
+        plan = planned(n=n, alpha=alpha, seed=seed)
         images = self._images(x)
         core = self._core_classes(images)
         how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if adaptive:
-            plan = self._adaptive_plan(n=n, alpha=alpha, seed=_seed(seed))
             question: dict[str, Any] = {"core": core, "theta": self.theta}
             question |= {"alpha": alpha, "rule": self.rule}
             return writer.predictions_of(
                 self._draw(sampling.predict, images, plan, **how, **question)
             )
-        n0 = int(np.clip(n // 10, 1, N0_PREDICT))
-        counts = self._draw(
-            sampling.sample, images, self._plan(n0=n0, n=n - n0, seed=_seed(seed)), **how
-        )
+        counts = self._draw(sampling.sample, images, plan, **how)
         ask: dict[str, Any] = {"alpha": alpha, "thetas": [self.theta], "rule": self.rule}
         labels = rules.predict(counts, core, **ask)[:, 0]
         routes = prediction_routes(labels, rules.certify(counts, core, **ask), counts.guess, core)
@@ -254,11 +243,10 @@ class ACES:
         """
         if not grid.is_step(step):
             raise InputError(f"step={step}: expected a number such as 0.01, which divides 1")
-        checks.check_draws(n, alpha=alpha)
+        plan = self._planner.calibrate(n=n, alpha=alpha, seed=seed)
         images, thetas = self._images(x), grid.thetas(step)
         labels = checks.as_labels(labels, images=len(images), num_classes=self.num_classes)
         core = self._core_classes(images)
-        plan = self._plan(n0=N0_CALIBRATE, n=n, seed=_seed(seed))
         counts = self._draw(sampling.sample, images, plan, progress=progress)
         answers = rules.predict(counts, core, alpha=alpha, thetas=thetas, rule=self.rule)
         found = calibrate(
@@ -282,9 +270,8 @@ class ACES:
 
     def by(self, *, rule: str) -> "ACES":
         """The same model with another rule: `confident` or `paper`."""
-        checks.check_rule(rule, selects="select" in self.networks)
         other = copy.copy(self)
-        other.rule = rule
+        other.rule = rules.rule_of(rule, selects="select" in self.networks)
         return other
 
     def running(self, runtime: Runtime) -> "ACES":
@@ -367,20 +354,6 @@ class ACES:
 
     # ---------------------------------------------------------------- parts
 
-    def _plan(self, **draws: Any) -> DrawPlan:
-        return DrawPlan(sigma=self.sigma, noise=self.noise, precision=self.precision, **draws)
-
-    def _adaptive_plan(self, *, n: int, alpha: float, seed: int) -> DrawPlan:
-        """Some draws of PREDICT fix the guesses, the others test them."""
-        n0 = min(N0_PREDICT, n // 2)
-        if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
-            raise InputError(
-                f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the "
-                "rest cannot make "
-                "an answer sure; take more draws"
-            )
-        return self._plan(n0=n0, n=n - n0, seed=seed)
-
     def _draw(
         self,
         draw: Callable[..., Result],
@@ -411,18 +384,3 @@ class ACES:
     def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""
         return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
-
-
-def _seed(seed: int | None) -> int:
-    """Fresh by default: the answers of two calls are then independent."""
-    return secrets.randbits(53) if seed is None else seed
-
-
-def _with_looks(plan: DrawPlan, *, alpha: float, theta: float) -> DrawPlan:
-    """The plan with early stopping. Looks are at the ends of chunks: small ones for a small n, but
-    not so small that they cost time.
-    """
-    adaptive = params.Adaptive(
-        enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE, thetas=[theta]
-    )
-    return replace(plan, adaptive=adaptive, chunk=int(np.clip(plan.n // 10, 50, 1000)))

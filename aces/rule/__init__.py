@@ -23,7 +23,17 @@ from aces.rule.statistics import check_alpha
 RULES = ("confident", "paper")
 _CELLS = 2**19  # outcomes computed at once: what is computed on the way stays small
 
-__all__ = ["ABSTAIN", "RULES", "Outcomes", "Route", "Selected", "ceiling", "certify", "predict"]
+__all__ = [
+    "ABSTAIN",
+    "RULES",
+    "Outcomes",
+    "Route",
+    "Selected",
+    "ceiling",
+    "certify",
+    "predict",
+    "rule_of",
+]
 
 
 def certify(
@@ -100,6 +110,20 @@ def ceiling(
     paper.check_multiplicity(multiplicity)
     halved = rule == "paper" and multiplicity == "bonferroni"
     return smoothing.ceiling(counts, sigma=sigma, alpha=alpha / 2 if halved else alpha)
+
+
+def rule_of(rule: str | None, *, selects: bool) -> str:
+    """The rule of this name, checked. None is `confident`, or `paper` where there is a selection
+    network, which only the paper's rule can use.
+    """
+    rule = rule or ("paper" if selects else "confident")
+    _check_rule(rule)
+    if selects and rule != "paper":
+        raise InputError(
+            f"rule={rule!r} has no use for a selection network: leave select out, or take "
+            "rule='paper'"
+        )
+    return rule
 
 
 def _in_parts(

@@ -6,7 +6,7 @@ decision alone; `aces.sampling` makes the draws.
 
 A question is asked with the draws of round GUESS, and then reads the totals of the fresh ones:
 
-    question = ConfidentPredict(guessed, core, theta=0.4, alpha=0.001, n=10_000)
+    question = ConfidentPredict(guessed, core, Terms(theta=0.4, alpha=0.001, n=10_000))
     while not all(question.read(drawn)): ...
     question.routes
 
@@ -15,6 +15,7 @@ differs by at most tv, so events are tested against p0 + tv; tests that compare 
 n * tv of alpha (`aces.rule.sequential.Evidence`).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,20 +51,38 @@ class Drawn:
         return at_most(getattr(self, name), bins_of(theta))[:, 0]
 
 
-class _Question:
-    """What all questions have in common: the guesses, and the routes found so far."""
+@dataclass(frozen=True)
+class Terms:
+    """Under which a question is asked: at theta, with the total failure probability alpha, and with
+    at most n draws of noise that is within total variation `tv` of the exact law, per draw.
+    """
 
-    def __init__(self, first: Drawn, *, theta: float, alpha: float, n: int, tv: float):
-        check_alpha(alpha)
-        self.theta, self.tv = theta, tv
-        self.guess = first.classes.argmax(axis=1)  # (N,) c_hat
-        self.routes = np.full(len(self.guess), Route.ABSTAIN)
-        self.level = alpha - n * tv  # for comparisons of two classes
+    theta: float
+    alpha: float
+    n: int
+    tv: float = 0.0
+
+    def __post_init__(self):
+        check_alpha(self.alpha)
         if not self.level > 0:
             raise InputError(
-                f"alpha={alpha:g} is not above n * tv = {n * tv:g}, the distance of the noise from "
-                "the exact law: take a larger alpha or fewer draws"
+                f"alpha={self.alpha:g} is not above n * tv = {self.n * self.tv:g}, the distance of "
+                "the noise from the exact law: take a larger alpha or fewer draws"
             )
+
+    @property
+    def level(self) -> float:
+        """What is left of alpha for comparisons of two classes."""
+        return self.alpha - self.n * self.tv
+
+
+class _Question:
+    """What all questions have in common: the terms, the guesses, and the routes found so far."""
+
+    def __init__(self, first: Drawn, terms: Terms):
+        self.terms, self.theta = terms, terms.theta
+        self.guess = first.classes.argmax(axis=1)  # (N,) c_hat
+        self.routes = np.full(len(self.guess), Route.ABSTAIN)
 
     def of_guess(self, drawn: Drawn) -> np.ndarray:
         """(N,) draws of the guessed class."""
@@ -105,23 +124,15 @@ class PaperPredict(_Question):
     has the majority, and that c_hat beats every other class.
     """
 
-    def __init__(
-        self,
-        first: Drawn,
-        core: np.ndarray,
-        *,
-        theta: float,
-        alpha: float,
-        n: int,
-        tv: float = 0.0,
-    ):
-        super().__init__(first, theta=theta, alpha=alpha, n=n, tv=tv)
-        self.certifies = _selects(first, theta)
+    def __init__(self, first: Drawn, core: np.ndarray, terms: Terms):
+        super().__init__(first, terms)
+        self.certifies = _selects(first, terms.theta)
         self.agree = self.guess == core
         # Where CORE and AGREE can both answer there are two ways to fail: half of alpha each.
         share = np.where(~self.certifies & self.agree, 0.5, 1.0)
-        self._selection = AnytimeTest(p0=0.5 + tv, alpha=share * alpha)
-        self._duels = _Duels(np.maximum(share * alpha - n * tv, np.finfo(float).tiny))
+        alpha = share * terms.alpha
+        self._selection = AnytimeTest(p0=0.5 + terms.tv, alpha=alpha)
+        self._duels = _Duels(np.maximum(alpha - terms.n * terms.tv, np.finfo(float).tiny))
 
     def read(self, drawn: Drawn) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws."""
@@ -150,23 +161,14 @@ class ConfidentPredict(_Question):
     At theta = 1 the question is whether c_hat beats every other class.
     """
 
-    def __init__(
-        self,
-        first: Drawn,
-        core: np.ndarray,
-        *,
-        theta: float,
-        alpha: float,
-        n: int,
-        tv: float = 0.0,
-    ):
-        super().__init__(first, theta=theta, alpha=alpha, n=n, tv=tv)
+    def __init__(self, first: Drawn, core: np.ndarray, terms: Terms):
+        super().__init__(first, terms)
         self.agree = self.guess == core
-        self._smoothing = bool(bins_of(theta)[0] == BINS)
+        self._smoothing = bool(bins_of(terms.theta)[0] == BINS)
         self._majority, self._minority, self._no_other = (
-            AnytimeTest(p0=0.5 + tv, alpha=alpha) for _ in range(3)
+            AnytimeTest(p0=0.5 + terms.tv, alpha=terms.alpha) for _ in range(3)
         )
-        self._duels = _Duels(np.full(len(self.guess), self.level))
+        self._duels = _Duels(np.full(len(self.guess), terms.level))
 
     def read(self, drawn: Drawn) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws."""
@@ -189,31 +191,29 @@ class ConfidentPredict(_Question):
         return (self.routes != Route.ABSTAIN) | self._no_other.futile
 
 
-class PaperCertify(_Question):
-    """Is ACES' answer certified within `radius`, by the paper's rule? With probability >= 1 - alpha
-    a route CERTIFY is true.
+class _CertifyAt(_Question, ABC):
+    """Is ACES' answer certified within `radius`? With probability >= 1 - alpha a route CERTIFY is
+    true.
 
-    A radius r > 0 needs s_hat = 1 and p_S, p_A > Phi(r / sigma). Both tests use all of alpha: where
-    the claim is false, one certain of the two probabilities is too small, and that test must fail
-    (intersection-union). An image with s_hat = 0 is answered by the core, which has no radius:
-    it needs no draws.
+    A radius r > 0 needs that `certify` answers, and that each of the rule's events is likelier than
+    Phi(r / sigma). Every test uses all of alpha: where the claim is false, one certain of the
+    probabilities is too small, and that test must fail (intersection-union). An image that the core
+    answers has no radius: it needs no draws.
     """
 
-    def __init__(
-        self,
-        first: Drawn,
-        *,
-        radius: float,
-        sigma: float,
-        theta: float,
-        alpha: float,
-        n: int,
-        tv: float = 0.0,
-    ):
-        super().__init__(first, theta=theta, alpha=alpha, n=n, tv=tv)
-        self.certifies = _selects(first, theta)
-        p0 = threshold(radius, sigma=sigma, alpha=alpha, n=n, tv=tv)
-        self._selection, self._label = (AnytimeTest(p0=p0, alpha=alpha) for _ in range(2))
+    def __init__(self, first: Drawn, terms: Terms, *, radius: float, sigma: float):
+        super().__init__(first, terms)
+        self.certifies = self.guessed_route(first)
+        p0 = threshold(radius, sigma=sigma, alpha=terms.alpha, n=terms.n, tv=terms.tv)
+        self._tests = AnytimeTest(p0=p0, alpha=terms.alpha)
+
+    @abstractmethod
+    def guessed_route(self, first: Drawn) -> np.ndarray:
+        """(N,) whether `certify` answers, as far as round GUESS shows."""
+
+    @abstractmethod
+    def events(self, drawn: Drawn) -> list[np.ndarray]:
+        """For each event of the rule: (N,) the draws in which it happened."""
 
     @property
     def worthwhile(self) -> np.ndarray:
@@ -222,48 +222,32 @@ class PaperCertify(_Question):
 
     def read(self, drawn: Drawn) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws."""
-        self._selection.update(_selecting(drawn, self.theta, self.certifies), drawn.draws)
-        self._label.update(self.of_guess(drawn), drawn.draws)
-        sure = self.certifies & self._selection.certified & self._label.certified
+        self._tests.update(np.stack(self.events(drawn)), drawn.draws)
+        sure = self.certifies & self._tests.certified.all(axis=0)
         self.routes = np.where(sure, Route.CERTIFY, Route.ABSTAIN)
-        return sure | self._selection.futile | self._label.futile | ~self.certifies
+        return sure | self._tests.futile.any(axis=0) | ~self.certifies
 
 
-class ConfidentCertify(_Question):
-    """Is confident ACES' answer certified within `radius`? With probability >= 1 - alpha a route
-    CERTIFY is true.
+class PaperCertify(_CertifyAt):
+    """CERTIFY at one radius by the paper's rule: s_hat = 1, and p_S, p_A > Phi(r / sigma)."""
 
-    One test at the full alpha: P_c_hat > Phi(r / sigma) (`aces.rule.confident`); at theta = 1 this
-    is p_A, and the test is that of plain smoothing.
+    def guessed_route(self, first: Drawn) -> np.ndarray:
+        return _selects(first, self.theta)
+
+    def events(self, drawn: Drawn) -> list[np.ndarray]:
+        return [_selecting(drawn, self.theta, self.certifies), self.of_guess(drawn)]
+
+
+class ConfidentCertify(_CertifyAt):
+    """CERTIFY at one radius by the confident rule: P_c_hat > Phi(r / sigma)
+    (`aces.rule.confident`). At theta = 1 this is p_A, and the test is that of plain smoothing.
     """
 
-    def __init__(
-        self,
-        first: Drawn,
-        *,
-        radius: float,
-        sigma: float,
-        theta: float,
-        alpha: float,
-        n: int,
-        tv: float = 0.0,
-    ):
-        super().__init__(first, theta=theta, alpha=alpha, n=n, tv=tv)
-        doubt, of_guess = first.at_most("doubt", theta), self.of_guess(first)
-        self.certifies = guess_majority(doubt, of_guess, first.draws)
-        p0 = threshold(radius, sigma=sigma, alpha=alpha, n=n, tv=tv)
-        self._test = AnytimeTest(p0=p0, alpha=alpha)
+    def guessed_route(self, first: Drawn) -> np.ndarray:
+        return guess_majority(first.at_most("doubt", self.theta), self.of_guess(first), first.draws)
 
-    @property
-    def worthwhile(self) -> np.ndarray:
-        """(N,) images whose question further draws can answer, as far as round GUESS shows."""
-        return self.certifies
-
-    def read(self, drawn: Drawn) -> np.ndarray:
-        """Take in the totals so far; (N,) whether an image needs no more draws."""
-        self._test.update(drawn.at_most("joint_doubt", self.theta), drawn.draws)
-        self.routes = np.where(self._test.certified, Route.CERTIFY, Route.ABSTAIN)
-        return self._test.decided
+    def events(self, drawn: Drawn) -> list[np.ndarray]:
+        return [drawn.at_most("joint_doubt", self.theta)]
 
 
 def threshold(radius: float, *, sigma: float, alpha: float, n: int, tv: float = 0.0) -> float:

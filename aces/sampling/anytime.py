@@ -13,13 +13,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from aces.errors import InputError
-from aces.rule import ABSTAIN, RULES, Route
+from aces.rule import ABSTAIN, Route, rule_of
 from aces.rule.anytime import (
     ConfidentCertify,
     ConfidentPredict,
     Drawn,
     PaperCertify,
     PaperPredict,
+    Terms,
 )
 from aces.rule.counts import Round, Settings
 from aces.runtime import Runtime
@@ -63,7 +64,7 @@ def certify_at(
     theta: float,
     alpha: float,
     num_classes: int,
-    rule: str = "paper",
+    rule: str | None = None,
     runtime: Runtime = Runtime(),
     index=None,
     select: nn.Module | None = None,
@@ -76,28 +77,21 @@ def certify_at(
     is added to the radius that is tested, so that the answer speaks of the images as they are.
 
     Of the plan, at most n draws are made for an image. Its `chunk`, `n_predict` and `adaptive` are
-    not used: the tests are read after few draws at first and then ever more rarely. The other
+    not used: the tests are read after few draws at first and then ever more rarely. The rule is
+    `confident` by default, and `paper` where there is a `select`, as in `aces.ACES`. The other
     arguments are those of `aces.sampling.sample`.
     """
     if not radius > 0:
         raise InputError(f"radius={radius}: expected a number above 0, in [0, 1] pixel units")
+    rule = rule_of(rule, selects=select is not None)
     with _guessed(
-        network,
-        images,
-        plan,
-        num_classes=num_classes,
-        runtime=runtime,
-        index=index,
-        select=select,
+        network, images, plan, num_classes=num_classes, runtime=runtime, index=index, select=select
     ) as drawing:
-        question = CERTIFY[_known(rule)](
+        question = CERTIFY[rule](
             _drawn(drawing, Round.GUESS),
+            Terms(theta=theta, alpha=alpha, n=plan.n, tv=drawing.settings.tv),
             radius=radius + _farthest(drawing, plan),
             sigma=plan.sigma,
-            theta=theta,
-            alpha=alpha,
-            n=plan.n,
-            tv=drawing.settings.tv,
         )
         _draw_until(question, drawing, np.flatnonzero(question.worthwhile), n=plan.n)
         sure = question.routes == Route.CERTIFY
@@ -118,7 +112,7 @@ def predict(
     theta: float,
     alpha: float,
     num_classes: int,
-    rule: str = "paper",
+    rule: str | None = None,
     runtime: Runtime = Runtime(),
     index=None,
     select: nn.Module | None = None,
@@ -130,22 +124,14 @@ def predict(
     `certify_at`; the tests are those of `aces.rule.anytime`.
     """
     core = as_numbers("core", core, len(images))
+    rule = rule_of(rule, selects=select is not None)
     with _guessed(
-        network,
-        images,
-        plan,
-        num_classes=num_classes,
-        runtime=runtime,
-        index=index,
-        select=select,
+        network, images, plan, num_classes=num_classes, runtime=runtime, index=index, select=select
     ) as drawing:
-        question = PREDICT[_known(rule)](
+        question = PREDICT[rule](
             _drawn(drawing, Round.GUESS),
             core,
-            theta=theta,
-            alpha=alpha,
-            n=plan.n,
-            tv=drawing.settings.tv,
+            Terms(theta=theta, alpha=alpha, n=plan.n, tv=drawing.settings.tv),
         )
         _draw_until(question, drawing, np.arange(len(core)), n=plan.n)
         routes = question.routes
@@ -155,12 +141,6 @@ def predict(
             drawing.guess,
         )
         return _answers(drawing, prediction=prediction, radius=np.zeros(len(core)), route=routes)
-
-
-def _known(rule: str) -> str:
-    if rule not in RULES:
-        raise InputError(f"rule={rule!r}: expected one of {', '.join(RULES)}")
-    return rule
 
 
 def _farthest(drawing: Drawing, plan: DrawPlan) -> float:
