@@ -101,6 +101,24 @@ def tracked(repository, empty_store, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
+def run():
+    """A simulated run."""
+    from simulated import simulated_run
+
+    return simulated_run()
+
+
+@pytest.fixture(scope="session")
+def report(run, tmp_path_factory) -> Path:
+    """The folder of its report."""
+    from aces.reporting import write_report
+
+    folder = tmp_path_factory.mktemp("report")
+    write_report(folder, run)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def reported_run():
     """The run behind `page`."""
     from simulated import simulated_run
@@ -138,3 +156,17 @@ def page(_open_page):
         }"""
     )
     return _open_page
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The units that workers of the sampler start, from now on."""
+    from aces.sampling import count
+
+    units, real = [], count.Counter._count
+    monkeypatch.setattr(
+        count.Counter,
+        "_count",
+        lambda self, job, *rest: units.append(job.unit.key) or real(self, job, *rest),
+    )
+    return units

@@ -3,7 +3,9 @@ random values.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -136,3 +138,26 @@ def state_dict(shapes: Shapes, *, prefix: str = "", seed: int = 0) -> dict[str, 
         else:
             state[prefix + name] = 0.1 * torch.randn(shape, generator=generator)
     return state
+
+
+def save(tree, name: str = "checkpoint.pth.tar", **options):
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(tree, path, **options)
+    return path
+
+
+def cohen(shapes, *, arch: str, prefix: str = "1.", **extra) -> dict:
+    return {
+        "epoch": 90,
+        "arch": arch,
+        "state_dict": state_dict(shapes, prefix=prefix),
+        "optimizer": {"state": {}, "param_groups": []},
+    } | extra
+
+
+def normalisation(found) -> tuple:
+    module = found.module.normalize
+    assert found.mean == pytest.approx(module.mean.flatten().tolist())
+    assert found.std == pytest.approx(module.std.flatten().tolist())
+    return found.normalization, found.mean, found.std

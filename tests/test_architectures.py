@@ -1,20 +1,16 @@
-"""Architectures by name: CIFAR ResNets of any depth, other libraries, a function of one's own."""
+"""Architectures by name: CIFAR ResNets of any depth, a function of one's own."""
 
-import json
 import sys
-import types
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import published
 from aces import networks
 from aces.errors import InputError
-from aces.networks import cifar_resnet, evidence, registry
-from aces.networks.evidence import Proposal, Trial
+from aces.networks import cifar_resnet, registry
 
 RGB = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010)}
 ROOT = Path(__file__).parent.parent
@@ -198,46 +194,6 @@ def test_impossible_mean_and_std_are_refused(mean, std):
         networks.import_checkpoint("a.pth", dataset="cifar10", mean=mean, std=std)
 
 
-# --- the verdict ---
-
-
-def trial(kind: str, right: int, *, first: int = 0, of: int = 500) -> Trial:
-    """A candidate that is right on `right` images from the image `first` on."""
-    correct = torch.zeros(of, dtype=torch.bool)
-    correct[first : first + right] = True
-    return Trial("net", kind, (0.0,), (1.0,), correct.numpy())
-
-
-USUAL = Proposal("full", "the usual one", firm=False)
-
-
-def test_clearly_is_said_only_if_the_runner_up_is_clearly_worse():
-    verdict = evidence.weigh([trial("full", 425), trial("half", 452)], USUAL, asked=False)
-    assert verdict.kind == "half" and "clearly the most accurate" in verdict.reason
-    verdict = evidence.weigh([trial("full", 450), trial("half", 452)], USUAL, asked=False)
-    assert verdict.kind == "half" and "a toss-up, the more accurate was taken" in verdict.reason
-    verdict = evidence.weigh([trial("half", 450), trial("full", 450)], USUAL, asked=False)
-    assert verdict.kind == "full" and "a toss-up, the usual one was taken" in verdict.reason
-
-
-def test_a_rule_by_origin_yields_to_clear_evidence_alone():
-    firm = Proposal("full", "by its path", firm=True)
-    close = evidence.weigh([trial("full", 450), trial("half", 453)], firm, asked=False)
-    assert close.kind == "full" and "no other is clearly more accurate" in close.reason
-    clear = evidence.weigh([trial("full", 400), trial("half", 450)], firm, asked=False)
-    assert clear.kind == "half" and "against the rule, full: by its path" in clear.reason
-    asked = evidence.weigh([trial("full", 400), trial("half", 450)], firm, asked=True)
-    assert asked.kind == "full" and "though half is clearly more accurate" in asked.reason
-
-
-def test_p_value_is_mcnemars_exact_test():
-    """Of 10 images on which they differ, one candidate is right on 9: p = 2 (1 + 10) / 2^10."""
-    a, b = trial("a", 109), trial("b", 100)  # both are right on the first 100
-    b.correct[200] = True
-    assert evidence.p_value(a.correct, b.correct) == pytest.approx(22 / 1024)
-    assert evidence.p_value(a.correct, a.correct) == 1.0
-
-
 # --- a function of one's own ---
 
 OWN = """
@@ -290,132 +246,6 @@ def test_own_architectures_that_do_not_work_are_one_line(own, name, message):
 def test_the_example_is_an_architecture(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     networks.check_arch("examples.own_architecture:build", num_classes=10, shape=(3, 32, 32))
-
-
-# --- other libraries ---
-
-
-def test_torchvision_by_its_full_name():
-    networks.check_arch("torchvision/resnet18", num_classes=5, shape=(3, 32, 32))
-    with torch.device("meta"):
-        short, full = (
-            networks.build(name, num_classes=5, **RGB)
-            for name in ("resnet18", "torchvision/resnet18")
-        )
-    assert short.state_dict().keys() == full.state_dict().keys()
-
-
-def test_pretrained_weights_come_with_their_normalisation(monkeypatch):
-    from aces.vision import torchvision
-
-    weights = torchvision.models.ResNet18_Weights.DEFAULT
-    asked = {}
-
-    def get_model(name, weights, **options):
-        asked.update(name=name, weights=weights)
-        return torchvision.models.resnet18(weights=None)
-
-    monkeypatch.setattr(torchvision.models, "get_model", get_model)
-    network = networks.pretrained("torchvision/resnet18", num_classes=1000)
-    assert asked == {"name": "resnet18", "weights": weights}
-    assert network.recipe["mean"] == (0.485, 0.456, 0.406)
-    with pytest.raises(InputError, match="has 1000 outputs, and the dataset 10 classes"):
-        networks.pretrained("resnet18", num_classes=10)
-
-
-def test_weights_that_cannot_be_fetched_are_named_with_their_address(monkeypatch):
-    from aces.vision import torchvision
-
-    def get_model(*args, **options):
-        raise OSError("no route\nto host")
-
-    monkeypatch.setattr(torchvision.models, "get_model", get_model)
-    with pytest.raises(InputError, match="no route.*: get https://.*resnet18.*pth") as caught:
-        networks.pretrained("torchvision/resnet18", num_classes=1000)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="arch='tiny' has no pretrained weights"):
-        networks.pretrained("tiny", num_classes=10)
-
-
-def test_transformers_is_optional(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match="pip install transformers"):
-        networks.build("hf/some/vit", num_classes=10, **RGB)
-
-
-def fake_transformers() -> types.SimpleNamespace:
-    """As much of transformers as is used, with a model that returns the mean of each channel."""
-
-    class Model(nn.Module):
-        def __init__(self, config):
-            super().__init__()
-            self.config, self.scale = config, nn.Parameter(torch.ones(config.num_labels))
-
-        def forward(self, pixel_values):
-            mean = pixel_values.mean(dim=(2, 3)).sum(dim=1, keepdim=True)
-            return types.SimpleNamespace(logits=mean * self.scale)
-
-    config = types.SimpleNamespace(num_labels=4, num_channels=3)
-    config.to_json_string = lambda use_diff: json.dumps({"model_type": "fake", "num_labels": 4})
-    return types.SimpleNamespace(
-        AutoConfig=types.SimpleNamespace(
-            from_pretrained=lambda name: config, for_model=lambda kind, **values: config
-        ),
-        AutoModelForImageClassification=types.SimpleNamespace(
-            from_pretrained=lambda name, **options: Model(config), from_config=Model
-        ),
-    )
-
-
-def test_a_hugging_face_classifier_brings_its_preprocessing(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "transformers", fake_transformers())
-    monkeypatch.setattr(
-        "aces.networks.huggingface._preprocessing",
-        lambda name: {
-            "do_resize": True,
-            "size": {"shortest_edge": 16},
-            "resample": 2,
-            "do_center_crop": True,
-            "crop_size": {"height": 8, "width": 8},
-            "rescale_factor": 1 / 255,
-            "image_mean": [0.5, 0.5, 0.5],
-            "image_std": [0.25, 0.25, 0.25],
-        },
-    )
-    network = networks.pretrained("hf/some/net", num_classes=4)
-    x = torch.full((2, 3, 32, 48), 0.75)
-    # (0.75 - 0.5) / 0.25 = 1 in each of three channels
-    torch.testing.assert_close(network(x), torch.full((2, 4), 3.0))
-    networks.save_model("a.safetensors", network, **network.recipe)
-    again = networks.load_model("a.safetensors")
-    assert torch.equal(again(x), network(x))
-    with pytest.raises(InputError, match="has 4 outputs, and the dataset 10 classes"):
-        networks.pretrained("hf/some/net", num_classes=10)
-
-
-def test_a_real_vision_transformer(tmp_path):
-    """Where transformers is installed: a tiny ViT from a folder, as its library runs it."""
-    import aces.vision  # noqa: F401
-
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=16,
-        patch_size=8,
-        num_labels=4,
-    )
-    model = transformers.ViTForImageClassification(config).eval()
-    model.save_pretrained(tmp_path / "vit")
-    about = {"do_resize": True, "size": {"height": 16, "width": 16}, "resample": 2}
-    about |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(about))
-    network = networks.pretrained(f"hf/{tmp_path / 'vit'}", num_classes=4)
-    x = torch.rand(2, 3, 16, 16)
-    expected = model(pixel_values=(x - 0.5) / 0.5).logits
-    torch.testing.assert_close(network(x), expected)
 
 
 # --- a core at its own size ---

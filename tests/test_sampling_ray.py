@@ -12,26 +12,15 @@ import torch
 
 import odd_networks
 from aces.errors import InputError
-from aces.rule.counts import write_counts
 from aces.sampling import forward
 from aces.sampling.drawing import Drawing
 from aces.sampling.shards import read_keys
-from sampled import sample
+from sampled import SMALL, sample, written
 
 ray = pytest.importorskip("ray")
 
 NETWORK = odd_networks.convolutional()
-SETTINGS = dict(
-    sigma=0.25,
-    num_classes=odd_networks.CLASSES,
-    n0=50,
-    n=400,
-    n_predict=100,
-    seed=0,
-    chunk=100,
-    device="cpu",
-    workers=2,
-)
+SETTINGS = SMALL | dict(workers=2)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,11 +40,6 @@ def cluster():
 
 def draw(engine, network=NETWORK, **changes):
     return sample(network, odd_networks.images(3), **SETTINGS | changes, engine=engine)
-
-
-def written(folder, counts) -> bytes:
-    write_counts(folder / "counts.npz", counts)
-    return (folder / "counts.npz").read_bytes()
 
 
 def test_ray_gives_the_bytes_of_local(tmp_path):
