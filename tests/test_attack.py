@@ -30,6 +30,8 @@ from small_models import (
     write_project,
 )
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 EFFORT = Effort(steps=12, draws=16, directions=4, n=2000)

@@ -7,6 +7,8 @@ import pytest
 from aces.bench.rule import measure_rule
 from aces.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 def test_loop_and_rule_agree():
     """The bench's loop gives the answers of the vectorised rule, so the two may be compared."""

@@ -23,6 +23,8 @@ from aces.rule import ABSTAIN, Route
 from aces.rule.statistics import floor_digits
 from small_models import digits, digits_model, write_project
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 THETA = 0.7  # the working point that `write_project` writes

@@ -13,6 +13,8 @@ from aces.rule.smoothing import ABSTAIN
 from default_networks import FOLDER, default_images, default_model
 from sampled import sample
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = params.load(Path(__file__).parent.parent / "profiles" / "laptop.yaml")
 
 

@@ -18,6 +18,8 @@ from aces.networks.denoise import OneStepDiffusion
 from aces.runtime import Runtime
 from aces.training import denoiser as training
 
+pytestmark = pytest.mark.slow
+
 RGB = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
 
 

@@ -19,6 +19,8 @@ from made_counts import settings
 from sampled import sample
 from worlds import WORLDS, false_claims, truth
 
+pytestmark = pytest.mark.slow
+
 ALPHA, THETA, SIGMA = 0.05, 0.5, 0.5
 ADAPTIVE = Adaptive(
     enabled=True,

@@ -12,6 +12,8 @@ from aces.cli import main
 from aces.sampling import exported
 from small_models import digits, digits_model, grey, half_space_model, write_project
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 # Packages that a start with a kept network has no use for.
@@ -69,7 +71,6 @@ def test_a_place_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
     assert exported.kept([fresh_network()], (1, 8, 8), lambda: b"x")[0] == b"x"
 
 
-@pytest.mark.slow
 def test_a_damaged_file_is_replaced_and_a_second_start_is_light(cache, tmp_path, capsys):
     write_project(tmp_path)
     digits_model().save("model")

@@ -12,6 +12,8 @@ from fuzz import engine
 from fuzz.engine import run_target
 from fuzz.targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 SEED = 20
 CASES = 120
 SECONDS = 4.0  # for each target

@@ -17,7 +17,7 @@ from aces.reporting import write_report
 from headless import needs_browser
 from simulated import simulated_run
 
-pytestmark = needs_browser
+pytestmark = [pytest.mark.slow, needs_browser]
 
 SECONDS = 300  # for the server to start on a busy machine
 PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))

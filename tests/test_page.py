@@ -12,7 +12,7 @@ from aces.rule import Route
 from headless import move, needs_browser, opened, write_page
 from simulated import simulated_run
 
-pytestmark = needs_browser
+pytestmark = [pytest.mark.slow, needs_browser]
 
 
 @pytest.fixture

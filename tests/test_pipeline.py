@@ -18,6 +18,8 @@ import yaml
 from aces.reporting.browser import find_browser
 from projects import STAGES, Project
 
+pytestmark = pytest.mark.slow
+
 AFTER_DRAWS = {"calibrate", "combine", "report", "publish"}
 
 

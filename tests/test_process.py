@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parent.parent
 STAGE = """
 import os, signal, sys, time

@@ -16,6 +16,8 @@ from aces.errors import InputError
 from aces.networks import programs
 from aces.networks.programs import OnnxProgram, ScriptProgram
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):

@@ -17,6 +17,8 @@ from aces.rule.counts import Round, write_counts
 from aces.sampling import quantise
 from sampled import sample
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = dict(
     sigma=0.25, num_classes=odd_networks.CLASSES, n0=30, n=400, seed=5, chunk=70, device="cpu"
 )

@@ -24,6 +24,8 @@ from default_networks import default_images
 from sampled import sample
 from small_models import Constant
 
+pytestmark = pytest.mark.slow
+
 N0, N, SIDE = 20, 120, 6
 # Rounding betrays most where sums of image and noise are much smaller than either of them.
 SIGMAS = {"random": 1.0, "black": 0.25, "saturated": 1.0, "real": 1.0}
@@ -199,7 +201,6 @@ def test_onnx_runtime(way):
         assert tried.false_certificates(way, "exact").sum() == 0
 
 
-@pytest.mark.slow
 def test_many(by_torch):
     """10,000 attempts with exact noise."""
     found = 0

@@ -17,6 +17,8 @@ from aces.sampling.drawing import Drawing
 from aces.sampling.shards import read_keys
 from sampled import SMALL, sample, written
 
+pytestmark = pytest.mark.slow
+
 ray = pytest.importorskip("ray")
 
 NETWORK = odd_networks.convolutional()

@@ -22,6 +22,8 @@ from aces.sampling.shards import open_shards, read_keys
 from aces.sampling.tally import entropy
 from sampled import SMALL, sample, written
 
+pytestmark = pytest.mark.slow
+
 NETWORK = odd_networks.convolutional()
 UNITS = 2 * (1 + 4 + 1)
 

@@ -27,6 +27,8 @@ from aces.model.serving import log_model, requirements
 from aces.rule import Route
 from small_models import CLASSES, digits, digits_model
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 N = 300
@@ -324,7 +326,6 @@ def beside_nine(url: str, large: dict, small: dict) -> tuple[list[float], list[t
         return seconds, [it.result() for it in asked]
 
 
-@pytest.mark.slow
 def test_nine_requests_too_large_for_its_patience_leave_a_small_one_its_second(busy_server, images):
     """First nine of which each is too large, then nine of which each would just be done in time.
 
@@ -358,7 +359,6 @@ def processor_seconds(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-@pytest.mark.slow
 def test_the_workers_are_gone_within_five_seconds_of_sigterm(busy_server, images):
     """While they draw for a request that would take them longer. The last test of this server."""
     url, process = busy_server

@@ -14,6 +14,8 @@ from aces import params, tracking
 from aces.tracking import names, pipelines, publish, store
 from aces.tracking.card import ModelCard
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parent.parent
 PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))
 STAGE = """

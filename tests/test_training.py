@@ -18,6 +18,8 @@ from aces.training.augment import crop, draw_views
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import ArraySource, FolderSource, random_box
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "epochs": 3,
     "batch": 64,

@@ -19,6 +19,8 @@ from aces.training import Method, methods, standard, train_network
 from aces.training.distributed import Group
 from aces.training.loop import images_per_step
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = params.Train(
     epochs=3,
     batch=64,

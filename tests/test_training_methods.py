@@ -12,6 +12,8 @@ from aces import params
 from aces.training import consistency, gaussian, macer, methods, smoothadv, standard
 from aces.training.batches import Batch, draw_noise, noisy_copies
 
+pytestmark = pytest.mark.slow
+
 SIGMA, CLASSES = 0.25, 4
 MACER = params.Macer(sigma=SIGMA, draws=3, beta=2.0, gamma=8.0, weight=4.0, after_milestone=0)
 CONSISTENCY = params.Consistency(sigma=SIGMA, draws=3, weight=5.0, eta=0.5)

@@ -16,6 +16,8 @@ from aces.training.muon import QUINTIC, Muon, orthogonalize
 from aces.training.optimizers import has_bfloat16
 from aces.training.whitening import whiten_first_convolution
 
+pytestmark = pytest.mark.slow
+
 FAST = params.Train(
     epochs=3,
     batch=32,

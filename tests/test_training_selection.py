@@ -12,6 +12,8 @@ from aces.data import TrainSet
 from aces.runtime import Runtime
 from aces.training import selection
 
+pytestmark = pytest.mark.slow
+
 
 class Brightness(nn.Module):
     """Class 1 where the top left pixel is above 1/2: with noise, of probability Phi((pixel - 1/2) /

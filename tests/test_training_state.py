@@ -15,6 +15,8 @@ from aces.runtime import Runtime
 from aces.training import Batch, Loss, Method, methods, train_network
 from aces.training.curve import CurveFile
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = params.Train(epochs=3, batch=16, lr=0.1)
 
 
