@@ -20,6 +20,7 @@ torch.set_num_threads(1)
 # ---------------------------------------------------------------- what is certified
 
 
+@pytest.mark.slow
 def test_radii_are_just_below_the_exact_distance_to_the_boundary():
     levels = [0.3, 0.45, 0.52, 0.55, 0.6]
     certificates = half_space_model().certify(grey(*levels), n=20_000, seed=0)
@@ -53,6 +54,7 @@ def test_an_unsure_certification_network_leaves_it_to_the_core():
     assert model.at(theta=1.0).predict(grey(0.2), n=1000) == [0]
 
 
+@pytest.mark.slow
 def test_a_selection_network_selects():
     half = dict(
         core=Constant([0.0, 1.0]),
@@ -68,6 +70,7 @@ def test_a_selection_network_selects():
     assert to_certify.certify(grey(0.5), n=100)[0].route == Route.CERTIFY
 
 
+@pytest.mark.slow
 def test_it_is_the_pipelines_rule_on_the_pipelines_draws():
     model, evaluation = digits_model(), digits()
     certificates = model.certify(evaluation.image, n=300, seed=5)
@@ -120,6 +123,7 @@ def test_invalid_draws_are_counted_and_never_help():
 # ---------------------------------------------------------------- early stopping
 
 
+@pytest.mark.slow
 def test_adaptive_predict_agrees_with_fixed_n_and_draws_little():
     model, evaluation = digits_model(), digits()
     fixed = model.predict(evaluation.image, n=10_000, seed=0)
@@ -140,6 +144,7 @@ def test_a_radius_asked_for_is_certified_where_it_holds_and_never_where_it_does_
     assert all(certificate.draws < 2000 for certificate in certificates)
 
 
+@pytest.mark.slow
 def test_adaptive_certify_stops_where_nothing_is_to_be_gained():
     model = half_space_model(theta=0.9)
     fixed, early = (
@@ -186,6 +191,7 @@ def test_the_sampler_answers_by_the_rule_of_the_model_unless_it_is_told_another(
 # ---------------------------------------------------------------- calibration
 
 
+@pytest.mark.slow
 def test_calibrate_sets_the_largest_theta_that_keeps_its_promise():
     """The core is always right, the certification network on half of the images only: what it is
     asked is lost. At theta = 0 it is never asked.

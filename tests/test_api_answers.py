@@ -84,6 +84,7 @@ def test_importing_aces_does_not_import_torch():
     )
 
 
+@pytest.mark.slow
 def test_the_library_needs_neither_mlflow_nor_pandas_nor_dvc():
     code = (
         "import sys\n"

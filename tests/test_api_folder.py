@@ -72,6 +72,7 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_networks_of_ones_own_class_are_filled_when_loaded(tmp_path):
     model = ACES(
         core=Constant([0.0, 1.0]),

@@ -101,6 +101,7 @@ def bomb(path: str, size: int) -> None:
             target.writestr(entry, content)
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_refused_before_memory_is_taken():
     """In a process that may take little more memory than torch itself does."""
     bomb("bomb.pth", 300 * 2**20)

@@ -18,6 +18,8 @@ from hanging import server
 from headless import needs_browser, opened
 from simulated import simulated_run
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class StoredRun:

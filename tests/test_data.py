@@ -176,6 +176,7 @@ def test_digits():
     )
 
 
+@pytest.mark.slow
 def test_data_stays_light():
     """The report reads evaluation images; it needs neither torch nor torchvision for that."""
     heavy = "('torch', 'torchvision', 'sklearn', 'datasets')"

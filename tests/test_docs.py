@@ -53,11 +53,13 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_built(site):
     for page in PAGES[1:]:
         assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists()
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.read_text()):
@@ -66,6 +68,7 @@ def test_pages_load_nothing_from_elsewhere(site):
             )
 
 
+@pytest.mark.slow
 def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
     python = (site / "reference" / "api.html").read_text()
     for title in ("ACES", "Certificate", "lower_bound", "train_network", "load_checkpoint"):

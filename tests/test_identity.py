@@ -86,6 +86,7 @@ def test_a_method_replaced_on_the_class_is_noticed(monkeypatch):
     assert identity(Odd()) != before
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_every_process():
     script = "import test_identity as t; print(t.identity(t.Odd()))"
     found = {

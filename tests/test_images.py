@@ -161,6 +161,7 @@ def test_a_large_crop_of_a_long_image_is_refused(tmp_path):
         read_image(path, shape=(3, 2000, 2000))
 
 
+@pytest.mark.slow
 def test_a_small_file_cannot_fill_the_memory(tmp_path):
     """In a process that may take 1.5 GB: the file of 196 bytes that took 14 GB."""
     path = tmp_path / "long.png"

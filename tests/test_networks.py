@@ -25,6 +25,7 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_torchvision_imports_beside_this_torch_in_a_fresh_process():
     code = (
         "from aces.vision import torchvision; import torch; "

@@ -10,6 +10,8 @@ from aces.reporting.inputs import STEPS, shown_steps
 from aces.reporting.sprite import SIDE, make_sprite
 from simulated import data_of, simulated_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_page_data_are_the_run_s(run, report):
     data = data_of(report / "index.html")

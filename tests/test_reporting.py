@@ -17,6 +17,8 @@ from aces.rule import Route
 from headless import write_page
 from simulated import data_of, simulated_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_same_inputs_give_the_same_bytes(report, tmp_path):
     write_report(tmp_path, simulated_run())

@@ -18,6 +18,8 @@ from aces.sampling.shards import read_keys
 from aces.sampling.tally import width
 from sampled import SMALL, sample, written
 
+pytestmark = pytest.mark.slow
+
 NETWORK = odd_networks.convolutional()
 UNITS = 2 * (1 + 4 + 1)
 

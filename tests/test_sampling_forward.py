@@ -12,6 +12,8 @@ from aces.rule.counts import Round
 from aces.sampling import forward
 from sampled import sample
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SETTINGS = dict(
     sigma=0.25,
