@@ -40,6 +40,7 @@ def test_an_image_on_the_boundary_abstains():
     assert half_space_model().predict(grey(0.5), n=2000, seed=0) == [ABSTAIN]
 
 
+@pytest.mark.slow
 def test_an_unsure_certification_network_leaves_it_to_the_core():
     model = ACES(
         core=Constant([0.0, 1.0]),

@@ -80,6 +80,7 @@ def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
 # ---------------------------------------------------------------- Python
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
 def test_python_runs(page, tmp_path, monkeypatch, capsys):
     """The blocks of a page, one after the other, in the folder of a finished pipeline."""
@@ -195,6 +196,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page, command", commands(), ids=lambda value: value if isinstance(value, str) else None
 )
@@ -205,6 +207,7 @@ def test_a_command_exists_with_its_options(page, command, monkeypatch):
     CHECKS[program](arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", sorted({command for _, command in commands() if command.startswith(RUNNABLE)})
 )

@@ -79,6 +79,7 @@ def naive_draws(network, image, *, settings, index, round, n):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_counts_are_those_of_a_naive_loop(noise):
     network, images, index = NETWORK, odd_networks.images(2), [40, 20]
@@ -149,6 +150,7 @@ def test_an_image_is_counted_alike_among_others_and_alone():
     np.testing.assert_array_equal(together.joint_score[:, 1], alone.joint_score[:, 0])
 
 
+@pytest.mark.slow
 def test_rounds_images_seeds_and_networks_have_their_own_noise():
     network = odd_networks.Threshold(0.5)
     images = torch.full((2, 1, 4, 4), 0.5)
@@ -193,6 +195,7 @@ def test_the_probability_is_the_known_one():
     np.testing.assert_allclose(shares, [0.5, 0.69146, 0.15866], atol=0.0125)
 
 
+@pytest.mark.slow
 def test_selection_network_scores_the_same_draws():
     """A selection network with logits (z_0, z_1) of the network itself scores softmax[0], so class
     0 is score > 1/2.
@@ -228,6 +231,7 @@ def test_the_noise_of_a_piece_does_not_depend_on_its_neighbours(noise):
         np.testing.assert_array_equal(together[image], noisy([image]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_every_batch_has_the_same_size(noise, monkeypatch):
     """The rows of the last batch that no draw needs are filled up, and not counted."""
