@@ -4,12 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test check env docs fuzz kills schema dependencies clean
+.PHONY: repro paper-grid test check env docs fuzz kills schema dependencies clean
 
 repro: $(VENV)/.installed
 	@aces estimate
 	dvc repro
 	@aces summary
+
+# Every sigma with every training method, one experiment after the other, then all of them in one figure.
+SIGMAS ?= 0.25,0.5,1.0
+METHODS ?= gaussian,consistency
+paper-grid: $(VENV)/.installed
+	dvc exp run --queue -S 'sigma=$(SIGMAS)' -S 'certify.method=$(METHODS)'
+	dvc exp run --run-all
+	aces compare --out reports/paper-grid
 
 # Two processes with one thread each. The longest files come first.
 test: $(VENV)/.installed-dev

@@ -27,21 +27,9 @@ class Project:
     """A clone of this working tree with the digits profile, and commands run in it as a user
     would."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, existing: bool = False):
+        """existing: `folder` is such a clone already."""
         self.folder = folder
-        files = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split("\0")
-        for name in filter(None, files):
-            if (ROOT / name).exists():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-        (folder / "dvc.lock").unlink(missing_ok=True)
-        shutil.copy(folder / "profiles/digits.yaml", folder / "params.yaml")
         self.environment = {
             key: value
             for key, value in os.environ.items()
@@ -51,6 +39,23 @@ class Project:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": "",
         }
+        if not existing:
+            self._create()
+
+    def _create(self) -> None:
+        files = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
+        for name in filter(None, files):
+            if (ROOT / name).exists():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.folder / name)
+        (self.folder / "dvc.lock").unlink(missing_ok=True)
+        shutil.copy(self.folder / "profiles/digits.yaml", self.folder / "params.yaml")
         self("git", "init", "-q")
         # DVC reads the identity from the repository, never from variables: a new machine has none.
         self("git", "config", "user.name", "test")

@@ -1,25 +1,15 @@
 """`mlflow ui` on a store of ours, in a real browser: the parent run, its metrics, the report."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 
 from aces import params, tracking
 from aces.reporting import write_report
 from headless import needs_browser
+from mlflow_page import opened_page, runs_address, served
 from simulated import simulated_run
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
-SECONDS = 300  # for the server to start on a busy machine
 PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))
 METRICS = {"nac": 0.8125, "acr": 0.2468}
 
@@ -43,48 +33,6 @@ def project(tmp_path_factory):
     return folder, finished
 
 
-@contextmanager
-def served(folder: Path):
-    """The address of `mlflow ui`, started in `folder` as a person would; it is ended in any
-    case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    hidden = ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "DVC_ROOT")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden} | {
-        "DO_NOT_TRACK": "true"
-    }
-    said = folder / "server.log"
-    with said.open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "ui", "--port", str(port), "--workers", "1"],
-            cwd=folder,
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server, said)
-        yield address
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)  # the server and the processes it started
-        server.wait()
-
-
-def wait_for(address: str, server: subprocess.Popen, said: Path) -> None:
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        assert server.poll() is None, said.read_text()
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError(f"no answer from {address} after {SECONDS} s: {said.read_text()}")
-
-
 def test_runs_and_their_files_are_read_from_a_server(project, monkeypatch):
     folder, run = project
     with served(folder) as address:
@@ -97,44 +45,25 @@ def test_runs_and_their_files_are_read_from_a_server(project, monkeypatch):
 
 def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
     folder, run = project
-    with served(folder) as address:
-        page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(SECONDS * 1000)
-        page.route(
-            "**/*",
-            lambda route: (
-                route.continue_()
-                if route.request.url.startswith((address, "blob:"))
-                else route.abort()
-            ),
-        )
-        try:
-            page.goto(address)
-            link = page.get_by_role("link", name=tracking.EXPERIMENT, exact=True)
-            runs = f"{address}/{link.get_attribute('href').partition('?')[0].lstrip('/')}/runs"
+    with served(folder) as address, opened_page(chromium, address) as page:
+        runs = runs_address(page, address, tracking.EXPERIMENT)
+        page.goto(runs)
+        page.get_by_role("link", name=run.name).wait_for()
+        assert (
+            page.get_by_role("link", name="combine").count() == 0
+        )  # the stage is folded into its parent
 
-            page.goto(runs)
-            page.get_by_role("link", name=run.name).wait_for()
-            assert (
-                page.get_by_role("link", name="combine").count() == 0
-            )  # the stage is folded into its parent
-
-            page.get_by_role("link", name=run.name).click()
-            page.get_by_role("link", name="combine", exact=True).wait_for()
-            for name, value in METRICS.items():
-                row = page.get_by_role("row").filter(
-                    has=page.get_by_text(f"combine/{name}", exact=True)
-                )
-                assert str(value) in row.inner_text()
-
-            page.goto(f"{runs}/{run.id}/artifacts/report/index.html")
-            report = page.frame_locator("iframe")
-            report.locator("html[data-ready]").wait_for()
-            assert (
-                report.get_by_role("heading", level=1).inner_text()
-                == "CIFAR-10, Gaussian, σ = 0.25"
+        page.get_by_role("link", name=run.name).click()
+        page.get_by_role("link", name="combine", exact=True).wait_for()
+        for name, value in METRICS.items():
+            row = page.get_by_role("row").filter(
+                has=page.get_by_text(f"combine/{name}", exact=True)
             )
-            report.locator("#theta").press("Home")
-            assert report.locator("#theta-value").inner_text() == "0.00"
-        finally:
-            page.close()
+            assert str(value) in row.inner_text()
+
+        page.goto(f"{runs}/{run.id}/artifacts/report/index.html")
+        report = page.frame_locator("iframe")
+        report.locator("html[data-ready]").wait_for()
+        assert report.get_by_role("heading", level=1).inner_text() == "CIFAR-10, Gaussian, σ = 0.25"
+        report.locator("#theta").press("Home")
+        assert report.locator("#theta-value").inner_text() == "0.00"
