@@ -57,6 +57,10 @@ def naive_images(image, stream, *, settings, n):
     return image.float() / 255 + torch.cat(parts)
 
 
+def naive_doubt(p):
+    return 1 / (1 + np.log((1 - 1 / len(p)) / (1 - float(p.max()))))
+
+
 def naive_draws(network, image, *, settings, index, round, n):
     """Class, score and doubt of each draw, one network call per draw, in float64."""
     found = []
@@ -73,9 +77,8 @@ def naive_draws(network, image, *, settings, index, round, n):
             with torch.inference_mode():
                 logits = network(noisy[None])[0].double()
             p = torch.softmax(logits, dim=0)
-            first, second = logits.sort(descending=True).values[:2]
             score = float(-(p * p.log()).sum() / np.log(len(p)))
-            found.append((int(p.argmax()), score, float(1 / (1 + first - second))))
+            found.append((int(p.argmax()), score, float(naive_doubt(p))))
     return found
 
 

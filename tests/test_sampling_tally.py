@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -87,10 +88,36 @@ def tally(kind, logits, *, guess=(0,), row=None, selection=None, num_classes):
     return split(counter.counts(), num_classes=num_classes)
 
 
-def test_doubt_is_1_for_a_tie_and_falls_with_the_margin():
-    logits = torch.tensor([[2.0, 2.0, 0.0], [1.0, 4.0, 3.0], [0.0, -9.0, 9.0], [3e38, -3e38, 0.0]])
+def naive_doubt(logits) -> float:
+    """As the docstring of `doubts` defines it, in many digits."""
+    with mpmath.workdps(400):
+        terms = [mpmath.exp(mpmath.mpf(float(value))) for value in logits]
+        rest = 1 - max(terms) / mpmath.fsum(terms)
+        return float(1 / (1 + mpmath.log((1 - mpmath.mpf(1) / len(terms)) / rest)))
+
+
+def test_doubt_is_1_where_all_classes_are_alike_and_falls_as_the_network_gets_surer():
+    logits = torch.tensor([[2.0, 2.0, 2.0], [2.0, 2.0, 0.0], [1.0, 4.0, 3.0], [3e38, -3e38, 0.0]])
     found = doubts(logits)
-    assert found[:3].tolist() == [1.0, 0.5, 0.1] and 0 < found[3] < 1e-38
+    assert found[0] == 1.0 and 1 > found[1] > found[2] > found[3] and 0 < found[3] < 1e-37
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.floats(-400, 400, width=32), min_size=2, max_size=12))
+def test_doubt_is_as_defined_however_sure_the_network_is(logits):
+    found = doubts(torch.tensor([logits], dtype=torch.float32)).item()
+    assert 0 < found <= 1
+    assert found == pytest.approx(naive_doubt(logits), rel=1e-6)  # denormal numbers have few digits
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-2000, 2000, width=32), min_size=2, max_size=6))
+def test_both_tallies_find_the_same_doubt(logits):
+    tallies = [
+        tally(kind, torch.tensor([logits]), num_classes=len(logits)).doubt for kind in TALLIES
+    ]
+    first, second = (int(found[0].argmax()) for found in tallies)
+    assert abs(first - second) <= 1  # at the edge of a bin the last digit decides
 
 
 @pytest.mark.parametrize("kind", TALLIES)
@@ -113,9 +140,8 @@ def test_tally_is_the_naive_count(kind):
         if not values.isfinite().all():
             invalid[image] += 1
             continue
-        first, second = sorted(map(float, values))[:-3:-1]
         label = int(values.argmax())
-        places = naive_bin(entropy(values[None]).item()), naive_bin(1 / (1 + first - second))
+        places = naive_bin(entropy(values[None]).item()), naive_bin(naive_doubt(values))
         classes[image, label] += 1
         for counts, place in zip((score, doubt), places, strict=True):
             counts[image, place] += 1
@@ -133,7 +159,7 @@ def test_tally_of_a_selection_network_bins_the_probability_of_the_core(kind):
     assert core_probability(selection[:1]).item() == 0.5
     assert np.flatnonzero(counts.score[0]).tolist() == [0, 500, BINS]
     assert counts.invalid[0] == 1 and counts.classes[0].tolist() == [3, 0]
-    assert counts.doubt[0, 500] == 3
+    assert counts.doubt[0, naive_bin(naive_doubt([1.0, 0.0]))] == 3
 
 
 @pytest.mark.parametrize("kind", TALLIES)

@@ -15,6 +15,7 @@ estimate. Inside the radius no attack may succeed. A success there is confirmed 
 alpha before it is called a breach, because PREDICT itself may be wrong with probability alpha.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -261,21 +262,28 @@ def push_entropy(logits: Tensor, label: Tensor) -> Tensor:
     return entropy(logits.flatten(0, 1)).unflatten(0, logits.shape[:2]).mean(dim=0)
 
 
-def push_margin(logits: Tensor, label: Tensor, *, least: float) -> Tensor:
-    """How far the margins of the certified class stay below `least`, the margin that a draw needs
-    in order to count for the confident rule. Draws that are far below it pull no more.
+def push_doubt(logits: Tensor, label: Tensor, *, least: float) -> Tensor:
+    """How far the log-odds of the certified class stay below `least`, which a draw needs in order
+    to count for the confident rule. Draws that are far below it pull no more.
     """
     own = logits.gather(2, label.expand(len(logits), -1)[:, :, None])[:, :, 0]
     rivals = logits.scatter(2, label.expand(len(logits), -1)[:, :, None], -torch.inf)
-    margin = own - rivals.max(dim=2).values
-    return functional.softplus(least - margin).clamp_max(10.0).mean(dim=0)
+    odds = own - rivals.logsumexp(dim=2)
+    return functional.softplus(least - odds).clamp_max(10.0).mean(dim=0)
 
 
 def _selection_objective(model: ACES) -> Objective:
     if model.rule == "confident":
-        least = 1 / max(model.theta, 1e-3) - 1  # doubt = 1 / (1 + margin) <= theta
-        return lambda logits, label: push_margin(logits, label, least=least)
+        return lambda logits, label: push_doubt(
+            logits, label, least=least_odds(model.theta, logits.shape[2])
+        )
     return push_entropy
+
+
+def least_odds(theta: float, num_classes: int) -> float:
+    """log(p / (1 - p)) of the draws whose doubt is theta: see `aces.sampling.tally.doubts`."""
+    surprise = 1 / max(theta, 1e-3) - 1 + math.log(num_classes / (num_classes - 1))
+    return surprise + math.log(-math.expm1(-surprise))  # log(exp(surprise) - 1)
 
 
 def within(x: Tensor, moved: Tensor, reach: Tensor, *, steps: int) -> Tensor:

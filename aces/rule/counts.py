@@ -19,7 +19,7 @@ from aces.errors import InputError
 from aces.files import read_npz, write_npz
 from aces.grid import BINS
 
-FORMAT = 3
+FORMAT = 4
 
 
 class Round(IntEnum):

@@ -148,7 +148,7 @@ def count_draws(logits, rows, guess, scores, table):
     NaN for an invalid draw, or (0,) where the score is the entropy; table: (G, width) int64.
     """
     classes = logits.shape[1]
-    scale = 1.0 / math.log(classes)
+    scale, uniform = 1.0 / math.log(classes), math.log(classes / (classes - 1.0))
     for d in range(len(rows)):
         row = table[rows[d]]
         first, second, label, finite = -math.inf, -math.inf, 0, True
@@ -159,23 +159,21 @@ def count_draws(logits, rows, guess, scores, table):
                 first, second, label = value, first, c
             elif value > second:
                 second = value
-        score = 0.0
-        if len(scores):
-            score = scores[d]
-            finite &= math.isfinite(score)
-        elif finite:
-            mass = weighted = 0.0
-            for c in range(classes):
-                difference = float(logits[d, c]) - first
-                p = math.exp(difference)
-                mass += p
-                weighted += p * difference if p > 0.0 else 0.0
-            score = (math.log(mass) - weighted / mass) * scale
+        finite &= not len(scores) or math.isfinite(scores[d])
         if not finite:
             row[len(row) - 1] += 1
             continue
+        mass = rest = weighted = 0.0
+        for c in range(classes):
+            difference = float(logits[d, c]) - first
+            p = math.exp(difference)
+            mass += p
+            rest += p if c != label else 0.0
+            weighted += p * difference if p > 0.0 else 0.0
+        score = scores[d] if len(scores) else (math.log(mass) - weighted / mass) * scale
+        surprise = math.log1p(rest) - (math.log(rest) if rest > 0.0 else second - first)
         score_bin = classes + bin_of(min(max(score, 0.0), 1.0))
-        doubt_bin = classes + BINS + 1 + bin_of(1.0 / (1.0 + (first - second)))
+        doubt_bin = classes + BINS + 1 + bin_of(1.0 / (1.0 + max(surprise - uniform, 0.0)))
         row[label] += 1
         row[score_bin] += 1
         row[doubt_bin] += 1

@@ -138,11 +138,29 @@ def core_probability(logits: Tensor) -> Tensor:
 
 
 def doubts(logits: Tensor) -> Tensor:
-    """(D,) 1 / (1 + margin) in (0, 1], where the margin is the largest logit minus the second
-    largest: 1 for a tie, small where the network is sure. float64.
+    """(D,) how unsure each draw is, in (0, 1]. float64.
+
+    It grows with 1 - p, where p is the largest probability of the softmax. Networks that were
+    trained for long have tiny 1 - p, so the doubt is a map of it that tells the small ones apart
+    (any map that keeps the order leaves the rule the same):
+
+        doubt = 1 / (1 + log((1 - 1/K) / (1 - p))),
+
+    which is 1 where all K classes are equally likely. Measured against the margin of the two
+    largest logits, and against the entropy of sharpened probabilities, on six networks of the
+    default size, it was best or nearly best on all: docs/explanation/doubt.md.
+
+    1 - p = rest / (1 + rest), where rest is the sum of exp(logit - largest) over the other
+    classes; where that underflows, its logarithm is about the second largest logit minus the
+    largest.
     """
-    first, second = logits.double().topk(2, dim=1).values.unbind(dim=1)
-    return 1 / (1 + (first - second))
+    logits = logits.double()
+    (first, second), label = logits.topk(2, dim=1).values.unbind(dim=1), logits.argmax(dim=1)
+    rest = (logits - first[:, None]).exp().scatter(1, label[:, None], 0.0).sum(dim=1)
+    log_rest = torch.where(rest > 0, rest.log(), second - first)
+    surprise = rest.log1p() - log_rest  # -log(1 - p)
+    uniform = math.log(logits.shape[1] / (logits.shape[1] - 1))
+    return 1 / (1 + (surprise - uniform).clamp_min(0.0))
 
 
 def bins(scores: Tensor, edges: Tensor | None = None) -> Tensor:
