@@ -32,6 +32,23 @@ def test_what_was_written_is_read_and_the_same_counts_give_the_same_bytes(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
+def test_a_write_that_does_not_end_leaves_the_old_file(tmp_path, monkeypatch):
+    """counts.npz once was written in place: a kill left half of it."""
+    write_counts(tmp_path / "counts.npz", made())
+    before = (tmp_path / "counts.npz").read_bytes()
+
+    def half(file, **arrays):
+        file.write(before[: len(before) // 2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", half)
+    monkeypatch.setattr(np, "savez_compressed", half)
+    with pytest.raises(KeyboardInterrupt):
+        write_counts(tmp_path / "counts.npz", made(looks=False))
+    assert (tmp_path / "counts.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["counts.npz"]
+
+
 def test_simulated_counts_are_consistent():
     rng = np.random.default_rng(0)
     check_counts(

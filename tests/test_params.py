@@ -162,12 +162,20 @@ def test_a_renamed_key_says_its_new_name(tmp_path, tree):
         ("x: " + "[" * 50 + "]" * 50, "levels deep"),
         ("seed: 1" + "0" * 400, "expected a number below 4294967296"),
         ("[1", "not YAML"),
+        ("sigma: 1" + "0" * 400, "sigma="),
+        ("x: " + "[" * 5000, "not YAML"),
     ],
 )
 def test_odd_files_are_refused_in_one_line(text, said):
     with pytest.raises(InputError) as caught:
         params.parse(text)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf8_is_refused_in_one_line(tmp_path):
+    (tmp_path / "params.yaml").write_bytes("dataset: {name: é}".encode("latin-1"))
+    with pytest.raises(InputError, match="params.yaml: it is not UTF-8 text: save it as UTF-8"):
+        params.load(tmp_path / "params.yaml")
 
 
 def test_the_schema_for_editors_is_current():

@@ -63,6 +63,11 @@ def test_a_server_that_hangs(repository, monkeypatch, capsys, impatient, drip):
     assert "secret" not in line
 
 
+def test_a_stage_waits_for_its_store_for_twenty_seconds_in_total():
+    """Of a silent server it was 98."""
+    assert channel.SECONDS == 20.0
+
+
 def test_a_hanging_server_holds_no_other_run_of_the_project(repository, capsys):
     """The old code held the lock of the project while it waited for the server."""
     with server(drip=True) as address:
