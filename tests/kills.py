@@ -5,7 +5,8 @@
 20 kills of sampling, 10 of a training after its first epoch was written, and 5 with Ray (of a
 worker or of the driver). Some of the killed processes are tracked, as stages are. It prints what
 was kept at each kill, and what remains in scratch, in MLflow and in the process table. It exits
-with 1 if a result differs, a file is unfinished, a run is still RUNNING, or a process is left.
+with 1 if a result differs, a file is unfinished, a process is left, or MLflow has a run that is
+still RUNNING or none that was FINISHED.
 """
 
 import argparse
@@ -31,7 +32,7 @@ import test_training_state  # noqa: E402
 from aces import params, tracking  # noqa: E402
 from aces.files import digest  # noqa: E402
 from aces.rule.counts import write_counts  # noqa: E402
-from aces.tracking import store  # noqa: E402
+from aces.tracking import channel, store  # noqa: E402
 
 TRAINING = params.Train(epochs=40, batch=16, lr=0.1)
 PARAMETERS = params.flatten(params.load(HERE.parent / "profiles/laptop.yaml"))
@@ -85,7 +86,12 @@ def tracked(kills: int) -> AbstractContextManager:
 
 @contextmanager
 def running(stage: str) -> Iterator[None]:
-    """A tracked stage, whose run is in MLflow when the work begins."""
+    """A tracked stage, whose run is in MLflow when the work begins.
+
+    It waits for its store as long as that takes on a busy machine: without a run in it, there would
+    be nothing to look at afterwards.
+    """
+    channel.SECONDS = channel.SETUP_SECONDS = PATIENCE
     with tracking.track(stage, PARAMETERS) as run:
         _ = run.id  # waits until the run is there
         yield
@@ -126,7 +132,7 @@ def in_mlflow() -> bool:
     found = Counter(run.info.status for run in runs)
     shown = ", ".join(f"{count} {status}" for status, count in sorted(found.items()))
     print(f"  MLflow: {shown or 'no runs'}", flush=True)
-    return "RUNNING" not in found
+    return "RUNNING" not in found and "FINISHED" in found
 
 
 # ---------------------------------------------------------------- kills
@@ -135,7 +141,9 @@ def in_mlflow() -> bool:
 def kill_sampling(folder: Path, rng: random.Random) -> bool:
     """20 kills of a process that samples."""
     write_counts(folder / "straight.npz", sampler_process.draw(None))
-    found = sampler_process.kills(folder, 20, seed=rng.getrandbits(32), around=tracked)
+    found = sampler_process.kills(
+        folder, 20, seed=rng.getrandbits(32), patience=PATIENCE, around=tracked
+    )
     print(f"sampling: {found['kills']} kills, units kept at each: {found['kept'][1:]}", flush=True)
     return found["kills"] == 20 and digest(folder / "killed.npz") == digest(folder / "straight.npz")
 

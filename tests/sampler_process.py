@@ -64,6 +64,7 @@ def kills(
     number: int = 15,
     *,
     seed: int = 0,
+    patience: float = 60.0,
     around: Callable[[int], AbstractContextManager] = nullcontext,
 ) -> dict:
     """Kill a sampler so often, and then let it end. around: given the number of kills so far, what
@@ -90,7 +91,7 @@ def kills(
     while True:
         child = forked(work)
         if killed < number:
-            wait_for(started, moments.randint(1, 60))
+            wait_for(started, moments.randint(1, 60), patience)
             time.sleep(moments.uniform(0.0, 0.005))
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
@@ -103,7 +104,7 @@ def kills(
     return {"kills": killed, "kept": kept, "started": started.stat().st_size, "units": UNITS}
 
 
-def wait_for(started: Path, more: int, patience: float = 60.0) -> None:
+def wait_for(started: Path, more: int, patience: float) -> None:
     """Until workers have started so many more units."""
 
     def size():
