@@ -10,7 +10,7 @@ from typing import Any
 from aces.errors import InputError
 
 CURVE = ("radius", "certified_accuracy", "empirical_accuracy")
-KINDS = {"class": "class", "selection": "selection", "random": "random directions", "any": "any"}
+KINDS = {"class": "class", "selection": "selection", "random": "random", "any": "any"}
 
 
 def read_attack(path: Path, files: Mapping[str, str]) -> dict[str, Any] | None:

@@ -269,8 +269,8 @@ if (data.calibration) {
 if (data.attack) {
   const {radius, certified_accuracy: certified, empirical_accuracy: empirical} = data.attack;
   const series = [
-    ["no attack found", empirical, COLOUR.core, "var(--core-text, var(--ink))"],
-    ["certified", certified, COLOUR.aces, "var(--aces)"],
+    ["no attack found", empirical, COLOUR.core],
+    ["certified", certified, COLOUR.aces],
   ];
   // A value holds from its radius to the next.
   const late = radius.flatMap((r, k) => (k ? [r, r] : [r]));
@@ -281,11 +281,10 @@ if (data.attack) {
     draw(chart) {
       series.forEach(([words, values, colour], k) => {
         chart.line(late, stepped(values), colour, {"stroke-width": 2.2, class: "attacked"});
-        chart.text(chart.width - chart.margin.right, chart.margin.top + 8 + 18 * k, words, {
-          class: "bold",
-          "text-anchor": "end",
-          style: `fill:${series[k][3]}`,
-        });
+        const x = chart.width - chart.margin.right - 130,
+          y = chart.margin.top + 8 + 18 * k;
+        chart.add("line", {x1: x, x2: x + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 2.2});
+        chart.text(x + 30, y, words);
       });
     },
     move: () =>
