@@ -346,7 +346,8 @@ class ACES:
             recipe = getattr(network, "recipe", None) or {}
             kind = recipe.get("arch", type(network).__qualname__)
             weights = sum(parameter.numel() for parameter in network.parameters())
-            lines.append(f"  {role}: {kind}, {weights:,} weights")
+            size = f"{weights:,} weights" if weights else "no weights to train"
+            lines.append(f"  {role}: {kind}, {size}")
         images = "" if self.shape is None else f" of (C, H, W) = {self.shape}"
         lines.append(f"  images{images}, {self.num_classes} classes")
         lines.append(f"  noise: {self.noise}, precision: {self.precision}")
