@@ -49,6 +49,20 @@ def write_json(path: str | Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
+def read_json(path: str | Path, *, remedy: str) -> dict:
+    """The object in a JSON file that `write_json` wrote; the `remedy` is for the user."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: {remedy}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read ({one_line(error)}): {remedy}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} holds no JSON object: {remedy}")
+    return content
+
+
 def write_npz(path: str | Path, /, *, compressed: bool = True, **arrays: np.ndarray) -> None:
     """The same arrays give the same bytes."""
     with atomic(path) as temporary, temporary.open("wb") as file:

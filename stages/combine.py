@@ -4,7 +4,6 @@ Both rules are applied to the same counts. The outcomes and the curve are those 
 the curve of the other rule is kept beside them, for comparison.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from aces import paths, rule
-from aces.files import atomic, write_json
+from aces.files import atomic, read_json, write_json
 from aces.params import Params
 from aces.reporting.outcomes import tabulate, write_outcomes
 from aces.rule import metrics, smoothing
@@ -122,7 +121,7 @@ def summarise(
     """Everything that a report, a comparison or a model card says of the run in single numbers."""
     settings, curve = params.combine, chosen.curve
     core_nac = float((core == counts.label).mean())
-    calibration = json.loads(paths.CALIBRATION.read_text())
+    calibration = read_json(paths.CALIBRATION, remedy="run `dvc repro -f calibrate`")
     point = working_point(
         curve["theta"].to_numpy(),
         nac=curve["nac"].to_numpy(),
@@ -199,7 +198,7 @@ def headline(summary: dict, chosen: Answers, label: np.ndarray, *, sigma: float)
 def training_concerns() -> list[str]:
     """What the training stages found suspicious."""
     files = [paths.stage_metrics(stage) for stage in TRAINING]
-    kept = [json.loads(file.read_text()) for file in files if file.exists()]
+    kept = [read_json(file, remedy="run `dvc repro -f`") for file in files if file.exists()]
     return [concern for content in kept for concern in content.get("concerns", [])]
 
 

@@ -4,8 +4,6 @@ This stage always runs, also when DVC took everything before it from its cache: 
 then gets what the skipped stages had computed.
 """
 
-import json
-
 import numpy as np
 import pandas as pd
 
@@ -27,9 +25,14 @@ RESULTS = (paths.CURVE, paths.COMPARISON, paths.METRICS, paths.SUMMARY, paths.CA
 
 
 def publish_run(params: Params, run: StageRun) -> dict:
-    summary, curve = json.loads(paths.SUMMARY.read_text()), pd.read_csv(paths.CURVE)
+    summary, curve = (
+        files.read_json(paths.SUMMARY, remedy="run `dvc repro -f combine`"),
+        pd.read_csv(paths.CURVE),
+    )
     run.roll_up(SUMMARIES)
-    publish.log_working_point(run, json.loads(paths.METRICS.read_text()))
+    publish.log_working_point(
+        run, files.read_json(paths.METRICS, remedy="run `dvc repro -f combine`")
+    )
     publish.log_curve(run, {name: curve[name].tolist() for name in curve.columns})
     for path in (*RESULTS, *filter(lambda path: path.exists(), SUMMARIES.values())):
         run.log_artifact(path, path.parent.name)

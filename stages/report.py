@@ -1,6 +1,5 @@
 """Tables, figures and the page."""
 
-import json
 import platform
 from importlib.metadata import version
 
@@ -8,7 +7,7 @@ import pandas as pd
 
 from aces import data, paths, reporting
 from aces.console import warn
-from aces.files import digest
+from aces.files import digest, read_json
 from aces.params import Params
 from aces.reporting import attacks
 from aces.tracking import StageRun
@@ -45,9 +44,9 @@ def report(params: Params, run: StageRun) -> None:
         core=core,
         outcomes=reporting.read_outcomes(paths.OUTCOMES),
         curve=pd.read_csv(paths.CURVE),
-        metrics=json.loads(paths.SUMMARY.read_text()),
+        metrics=read_json(paths.SUMMARY, remedy="run `dvc repro -f combine`"),
         comparison=comparison if len(comparison) else None,
-        calibration=json.loads(paths.CALIBRATION.read_text()),
+        calibration=read_json(paths.CALIBRATION, remedy="run `dvc repro -f calibrate`"),
         provenance=made_from,
         attack=attack,
     )
