@@ -25,7 +25,7 @@ from aces.training import Method, methods, standard, train_network
 # Training images and test images of the datasets whose size is known before they are there.
 SIZES = {"cifar10": (50_000, 10_000), "imagenet": (1_281_167, 50_000)}
 EPOCHS = 3  # of each measurement of training, the first of which warms up
-ENOUGH = 1.0  # seconds that a measurement should take
+ENOUGH = 0.6  # seconds that a measurement should take
 PIXELS = 2**20  # of one measured batch, at most
 STAGES = 9
 EVALUATION = 0.02  # seconds that `combine` and `report` take for an image
