@@ -19,9 +19,9 @@ paper-grid: $(VENV)/.installed
 	dvc exp run --run-all
 	aces compare --out reports/paper-grid
 
-# Two processes with one thread each. The longest files come first.
+# Two processes with one thread each; tests/conftest.py puts the longest files first.
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/test_pipeline.py tests
+	OMP_NUM_THREADS=1 pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests
 
 # What to run before every commit: format, lint, types, and the tests that take seconds.
 check: $(VENV)/.installed-dev

@@ -16,6 +16,14 @@ os.environ.pop("COLUMNS", None)
 from aces.reporting.browser import QUIET, find_browser
 
 
+# Files that take minutes. They come first, so that two processes end at about the same time.
+LONGEST = ("test_pipeline.py", "test_serving.py", "test_rounding_attack.py", "test_training.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
     """A browser that the tests of one module share.

@@ -34,10 +34,16 @@ def test_sizes_are_known_before_the_images_are_there(project):
         estimate.sizes_of(laptop(dataset=other))
 
 
-def test_every_part_is_its_work_over_its_speed(project, monkeypatch):
+@pytest.fixture
+def speeds(monkeypatch):
+    """A machine that trains 1,000 images a second and makes 10,000 draws."""
     monkeypatch.setattr(estimate, "training_speed", lambda *_: 1000.0)
     monkeypatch.setattr(estimate, "sampling_speed", lambda *_: 10_000.0)
     monkeypatch.setattr(estimate, "certification_network", lambda *_: None)
+    monkeypatch.setattr(estimate, "_rest", lambda _: estimate.Part("the rest", 1.0, "start-up"))
+
+
+def test_every_part_is_its_work_over_its_speed(project, speeds):
     settings = laptop()
     parts = {part.stage: part for part in estimate.estimate(settings)}
     assert parts["train_core"].seconds == settings.core.train.epochs * 50_000 / 1000
@@ -55,10 +61,7 @@ def test_every_part_is_its_work_over_its_speed(project, monkeypatch):
     assert more["sample"].seconds == pytest.approx(2 * 500 * 2100 / 10_000, abs=1)
 
 
-def test_early_stopping_halves_long_runs_only(project, monkeypatch):
-    monkeypatch.setattr(estimate, "training_speed", lambda *_: 1000.0)
-    monkeypatch.setattr(estimate, "sampling_speed", lambda *_: 10_000.0)
-    monkeypatch.setattr(estimate, "certification_network", lambda *_: None)
+def test_early_stopping_halves_long_runs_only(project, speeds):
     for n, share in ((2000, 1.0), (100_000, 0.5)):
         settings = laptop().sample
         settings = settings.replace(n=n, adaptive=settings.adaptive.replace(enabled=True))

@@ -51,7 +51,7 @@ def test_killed_fifteen_times_it_gives_the_same_bytes_and_loses_only_what_was_in
     assert found["kept"] == sorted(found["kept"]) and len(set(found["kept"])) > 10, (
         "kills hit nothing, or lost finished units"
     )
-    workers = sampler_process.SMALL["workers"]
+    workers = sampler_process.SETTINGS["workers"]
     # In flight: a unit that each worker draws, and one that each has handed over but that is not
     # kept yet.
     assert found["units"] <= found["started"] <= found["units"] + 2 * workers * found["kills"]
