@@ -15,7 +15,6 @@ os.environ.pop("COLUMNS", None)
 
 from aces.reporting.browser import QUIET, find_browser
 
-
 # Files that take minutes. They come first, so that two processes end at about the same time.
 LONGEST = ("test_pipeline.py", "test_serving.py", "test_rounding_attack.py", "test_training.py")
 
