@@ -18,6 +18,7 @@ import yaml
 from PIL import Image
 
 from aces import cli, params
+from headless import needs_browser
 from small_models import digits, write_project
 
 torch.set_num_threads(1)
@@ -67,6 +68,22 @@ def test_pages_load_nothing_from_elsewhere(site):
             assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag), (
                 f"{page.name}: {tag}"
             )
+
+
+@pytest.mark.slow
+@needs_browser
+def test_search_works_in_a_page_opened_from_disk(site, chromium):
+    page = chromium.new_page()
+    complaints, asked = [], []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "explanation" / "faq.html").as_uri())
+    page.get_by_role("textbox", name="Search").fill("abstention")
+    page.locator(".md-search-result__link").first.wait_for()
+    found = page.locator(".md-search-result__link").evaluate_all("them => them.map(it => it.href)")
+    page.close()
+    assert any("choosing.html" in link for link in found)
+    assert complaints == [] and all(url.startswith(site.as_uri()) for url in asked)
 
 
 @pytest.mark.slow
