@@ -26,6 +26,8 @@ WORLDS = {
     "two classes alike, guesses drawn": ([0.5, 0.5], 1, None),
     "many classes": ([0.3, MORE] + [0.1 / 998] * 998, 0, None),
     "many classes alike": ([1 / 50] * 50, 3, None),
+    "another class has the majority, a third one nearly": ([0.0, MORE, LESS], 0, (0, 0)),
+    "other classes share a majority, guess below a half": ([LESS, 0.26, 0.24], 0, (1, 0)),
     "mostly invalid": ([0.0, LESS, 0.01], 0, (1, 1)),
 }
 

@@ -197,12 +197,15 @@ def confident_predict_one(counts: Counts, i, core, *, alpha, theta):
 
 
 def confident_bounds(counts: Counts, i, round_, alpha, theta):
-    """LB and U_1 of P_c_hat, U_2 of Q."""
-    mine, others = [], []
-    for _, _, n, spend, doubt, joint in looks_made(counts, i, round_):
-        k = at_most(joint, theta)
+    """LB and U_1 of P_c_hat, and U_2: each other class has at most so many confident draws as it
+    has draws, and as all other classes have confident draws.
+    """
+    guess, mine, others = int(counts.guess[i]), [], []
+    for _, classes, n, spend, doubt, joint in looks_made(counts, i, round_):
+        k, sure = at_most(joint, theta), at_most(doubt, theta)
+        of_each = [min(int(classes[b]), sure - k) for b in range(len(classes)) if b != guess]
         mine.append((k, n, spend))
-        others.append((at_most(doubt, theta) - k, n, spend))
+        others.append((max(of_each), n, spend))
     return best_bound(mine, alpha), least_bound(mine, alpha), least_bound(others, alpha)
 
 

@@ -23,7 +23,7 @@ from scipy.special import ndtr
 
 from aces.errors import InputError
 from aces.grid import BINS
-from aces.rule.confident import guess_majority
+from aces.rule.confident import guess_majority, most_of_another
 from aces.rule.events import at_most, bins_of
 from aces.rule.outcomes import Route
 from aces.rule.sequential import AnytimeTest, log_evidence
@@ -154,11 +154,13 @@ class ConfidentPredict(_Question):
     """PREDICT by the confident rule: with probability >= 1 - alpha, a route that is not ABSTAIN
     leads to the class of confident ACES.
 
-    Three tests, each at the full alpha: P_c_hat > 1/2, P_c_hat < 1/2 and Q < 1/2 (notation and
-    table: `aces.rule.confident`). The proof is the one given there for PREDICT: the evidence grows
-    with the number of successes, and at any time the draws outside Q's event are at least as many
-    as those in E_c_hat; so whenever the first test rejects, the third one's evidence suffices too.
-    At theta = 1 the question is whether c_hat beats every other class.
+    Three tests, each at the full alpha: P_c_hat > 1/2, P_c_hat < 1/2, and that no other class has a
+    majority, which reads the number m (notation, table and proof: `aces.rule.confident`). Where
+    another class c' has the majority, consider the test of P_c' < 1/2 that reads the draws in E_c'.
+    Evidence grows with the number of successes. At any time at most m draws are in E_c', so the
+    third test rejects only if that one does; and at least as many draws are outside E_c' as are in
+    E_c_hat, so the first test rejects only if that one does. It does with probability <= alpha. At
+    theta = 1 the question is whether c_hat beats every other class.
     """
 
     def __init__(self, first: Drawn, core: np.ndarray, terms: Terms):
@@ -177,7 +179,8 @@ class ConfidentPredict(_Question):
             self.routes = np.where(self._duels.won, Route.CERTIFY, Route.ABSTAIN)
             return self._duels.won | self._duels.lost
         draws, mine = drawn.draws, drawn.at_most("joint_doubt", self.theta)
-        others = drawn.at_most("doubt", self.theta) - mine
+        sure = drawn.at_most("doubt", self.theta)
+        others = most_of_another((sure - mine)[:, None], drawn.classes, self.guess)[:, 0]
         self._majority.update(mine, draws)
         self._minority.update(draws - mine, draws)
         self._no_other.update(draws - others, draws)
@@ -187,7 +190,8 @@ class ConfidentPredict(_Question):
             [Route.CERTIFY, Route.CORE, Route.AGREE],
             Route.ABSTAIN,
         )
-        # Another class has the majority: neither c_hat nor the core can be shown.
+        # Another class has most draws, so far as can be told: neither c_hat nor the core can be
+        # shown.
         return (self.routes != Route.ABSTAIN) | self._no_other.futile
 
 

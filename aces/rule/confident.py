@@ -18,9 +18,19 @@ Lemma 2; it holds for any event). So P_c(x) >= p > 1/2 implies P_c > 1/2, hence 
 everywhere within sigma * ppf(p).
 
 **CERTIFY** for theta < 1. Let c_hat be the most frequent class of round GUESS, and s_hat = 1 if
-these draws let expect a majority of E_c_hat. Let Q = Pr[doubt <= theta, class != c_hat], the sum of
-the other P_c. Bounds on the draws of round BOUND, each at the full alpha: LB <= P_c_hat,
-U_1 >= P_c_hat, U_2 >= Q.
+these draws let expect a majority of E_c_hat. Bounds on the draws of round BOUND, each at the full
+alpha: LB <= P_c_hat, U_1 >= P_c_hat, and U_2, which is to show that no other class has a majority.
+
+*U_2.* A draw in E_b, for a class b other than c_hat, is of class b, and it is one of those whose
+doubt is <= theta and whose class is not c_hat. So the number of draws in E_b is at most
+
+    m = min(draws of the most frequent class but c_hat,
+            draws with doubt <= theta and another class than c_hat),
+
+whichever class b is. U_2 is the upper bound that m successes would give. Upper bounds grow with the
+number of successes, hence U_2 >= U(b), the bound of P_b from its own draws, for every b at once.
+The number of classes costs nothing: only one of them can have the majority, which one is a fact
+about the image, and only the bound of that one has to hold.
 
 | case                                     | route   | answer | radius           |
 |------------------------------------------|---------|--------|------------------|
@@ -33,20 +43,22 @@ U_1 >= P_c_hat, U_2 >= Q.
 with probability <= alpha.
 
 *Proof.* Fix the guesses; round BOUND is independent of them. First note (*): if LB > 1/2, then
-U_2 < 1/2. For with k draws in E_c_hat and o draws in Q's event, o <= n - k, and U_2 is the mirror
-of LB: U_2(o) = 1 - LB(n - o) <= 1 - LB(k) < 1/2. One class at most has a majority; which one is a
-fact about the image, not about the draws. There are three cases.
+U(b) < 1/2 for every other class b. For with k draws in E_c_hat, E_b has o <= n - k draws, and an
+upper bound is the mirror of a lower one: U(b) = 1 - LB(n - o) <= 1 - LB(k) < 1/2. There are three
+cases.
 (A) P_c_hat > 1/2. The model answers c_hat. AGREE is right. With s_hat = 1 only CERTIFY can be
     false, by its radius: LB > P_c_hat. With s_hat = 0 only CORE can be false: U_1 < P_c_hat.
-(B) Another class c' has P_c' > 1/2. Then Q > 1/2. The three routes all need U_2 <= 1/2 < Q: CORE
-    and AGREE by the table, CERTIFY by (*).
+(B) Another class c' has P_c' > 1/2. All three routes need U(c') <= 1/2 < P_c': CORE and AGREE
+    because U(c') <= U_2 <= 1/2, CERTIFY by (*).
 (C) No class has a majority. The model answers core. CORE is right; AGREE is right, since c_hat =
     core. CERTIFY needs LB > 1/2 >= P_c_hat.
-In each case one fixed bound must fail, which has probability <= alpha. (In (B), c' may be the
-core's class; then CORE is even right.) []
+In each case one fixed bound must fail, that of P_c_hat or that of P_c', which has probability <=
+alpha. (In (B), c' may be the core's class; then CORE is even right.) []
 
 Nothing is split, so there is no choice of `multiplicity`. With looks, look j has the level
-spend[j] * alpha and the argument holds for each look; the spends sum to at most 1.
+spend[j] * alpha, a bound is the best over the looks made, and the argument holds word for word: at
+each look m is at least the number of draws in E_c', and (*) is about one look. The spends sum to at
+most 1.
 
 **PREDICT** for theta < 1, from draws that are independent of round GUESS; bounds as above:
 
@@ -58,7 +70,7 @@ spend[j] * alpha and the argument holds for each look; the spends sum to at most
 | otherwise                                | ABSTAIN |
 
 An answer is false with probability <= alpha, without s_hat: no radius is claimed. (A) Only `core`
-can be false: U_1 < P_c_hat. (B) Every row needs U_2 <= 1/2 < Q. (C) Only the first row can be
+can be false: U_1 < P_c_hat. (B) Every row needs U(c') <= 1/2 < P_c'. (C) Only the first row can be
 false: LB > 1/2 >= P_c_hat.
 
 An invalid draw (NaN logits) is in no event, yet in n. Whatever class one gave it, the answer could
@@ -89,7 +101,7 @@ def certify(
     """
     check_guesses(counts, bins)
     evidence = evidence_of(counts, Round.BOUND)
-    mine, others = events(evidence, bins)
+    mine, others = events(evidence, counts.guess, bins)
     certifies = guess_majority(
         at_most(counts.doubt[Round.GUESS], bins),
         smoothing.guessed(counts.classes[Round.GUESS], counts.guess)[:, None],
@@ -128,7 +140,7 @@ def predict_from(
     """(N, T) `predict` from the looks at a round. What a bound of an earlier look has shown stays
     shown.
     """
-    mine, others = events(evidence, bins)
+    mine, others = events(evidence, guess, bins)
     guess, core = guess[:, None], core[:, None]
     no_other = evidence.upper_bound(others, alpha=alpha) <= 0.5
     no_guess = evidence.upper_bound(mine, alpha=alpha) <= 0.5
@@ -143,10 +155,22 @@ def predict_from(
     return answers
 
 
-def events(evidence: Evidence, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(J, N, T) draws in E_c_hat, and draws of another class whose doubt is at most theta."""
-    mine = at_most(evidence.looks.joint_doubt, bins)
-    return mine, at_most(evidence.looks.doubt, bins) - mine
+def events(
+    evidence: Evidence, guess: np.ndarray, bins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(J, N, T) draws in E_c_hat, and at least as many as are in E_b for any other class b."""
+    looks = evidence.looks
+    mine, sure = at_most(looks.joint_doubt, bins), at_most(looks.doubt, bins)
+    return mine, most_of_another(sure - mine, looks.classes, guess)
+
+
+def most_of_another(others: np.ndarray, classes: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """(..., N, T) m, which no class but c_hat has more draws with little doubt than; see above.
+
+    others: (..., N, T) draws of other classes whose doubt is at most theta; classes: (..., N, K);
+    guess: (N,) c_hat.
+    """
+    return np.minimum(others, smoothing.most_frequent_other(classes, guess)[..., None])
 
 
 def guess_majority(doubt: np.ndarray, of_guess: np.ndarray, draws: np.ndarray | int) -> np.ndarray:

@@ -147,16 +147,21 @@ def guessed(classes: np.ndarray, guess: np.ndarray) -> np.ndarray:
     return np.take_along_axis(classes, guess, axis=-1)[..., 0].astype(np.int64)
 
 
+def most_frequent_other(classes: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """(..., N) draws of the most frequent class but the guessed one; classes: (..., N, K)."""
+    others = classes.astype(np.int64)
+    guess = np.broadcast_to(guess, classes.shape[:-1])[..., None]
+    np.put_along_axis(others, guess, 0, axis=-1)
+    return others.max(axis=-1)
+
+
 def rivals_of(classes: np.ndarray, guess: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """(..., N) draws of the most frequent class but the guessed one, the invalid ones included.
 
     classes: (..., N, K); guess, draws: (..., N). At a look that was not made, the draws that are
     missing count as invalid.
     """
-    others = classes.astype(np.int64)
-    guess = np.broadcast_to(guess, classes.shape[:-1])[..., None]
-    np.put_along_axis(others, guess, 0, axis=-1)
-    return others.max(axis=-1) + draws - classes.sum(axis=-1)
+    return most_frequent_other(classes, guess) + draws - classes.sum(axis=-1)
 
 
 def winner(looks: Looks) -> Winner:

@@ -183,7 +183,7 @@ class Stopping:
 
     def _by_confident(self, evidence: Evidence, images: np.ndarray, agree: bool):
         """(route, radius) now, and what is possible."""
-        mine, others = confident.events(evidence, self.bins)
+        mine, others = confident.events(evidence, self.guess[images], self.bins)
         draws = evidence.looks.draws[:, None, None]
         majority = self._event(mine, evidence)
         no_guess = self._event(np.maximum(draws - mine, 0), evidence)
