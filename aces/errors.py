@@ -8,6 +8,24 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 MOST_CHARACTERS = 300
 
+# extra of pyproject.toml -> the modules that it brings and `pip install .` alone does not
+EXTRAS = {
+    "pipeline": (
+        "dvc",
+        "matplotlib",
+        "mlflow",
+        "pandas",
+        "psutil",
+        "pyarrow",
+        "sklearn",
+        "torchvision",
+    ),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "ray": ("ray",),
+    "timm": ("timm",),
+    "hf": ("datasets", "transformers"),
+}
+
 
 class InputError(ValueError):
     """What the user gave cannot be used. The message names it, its value, and the remedy.
@@ -30,6 +48,8 @@ def explain(error: BaseException) -> Explanation | None:
         return Explanation(str(error), 2)
     if isinstance(error, KeyboardInterrupt):
         return Explanation("interrupted; what is finished is kept, run it again to go on", 130)
+    if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name)):
+        return Explanation(missing(error.name, extra), 2)
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         where = error.filename or "the disk"
         return Explanation(
@@ -40,6 +60,16 @@ def explain(error: BaseException) -> Explanation | None:
             f"{error.filename}: {error.strerror}: make it writable, or choose another place", 2
         )
     return None
+
+
+def extra_of(module: str | None) -> str | None:
+    """The extra that brings a module which is not installed; None if no extra does."""
+    package = (module or "").partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if package in modules), None)
+
+
+def missing(module: str | None, extra: str) -> str:
+    return f"this needs {module}, which is not installed: `pip install 'aces[{extra}]'` brings it"
 
 
 def one_line(error: object) -> str:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 PARAMS = Path("params.yaml")
+GRAPH = Path("dvc.yaml")
 MODELS = Path("models")
 DEPLOYED = MODELS / "deployed"  # the network that was run, in its precision
 DEPLOYED_GRAPH = DEPLOYED / "network.onnx"  # of an int8 network

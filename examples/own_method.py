@@ -4,6 +4,7 @@ In params.yaml:
 
     certify:
       method: examples.own_method:loss
+      code: examples/own_method.py    # DVC trains again when this file changes
       settings:
         draws: 2
         weight: 0.5

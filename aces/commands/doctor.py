@@ -1,14 +1,19 @@
 """`aces doctor`: can this folder run the pipeline? Said before any work starts."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import yaml
+from pydantic import BaseModel
 
 from aces import params, paths, runtime
 from aces.console import console, say, warn
-from aces.errors import InputError
+from aces.errors import EXTRAS, InputError, missing, one_line
 
 EXAMPLE = "aces doctor"
 
@@ -24,10 +29,12 @@ def run(args) -> int:
 
 def check() -> None:
     """Everything that the pipeline needs, with one line for what is missing."""
+    check_packages()
     check_git()
     check_environment()
     check_identity()
     loaded = params.load()
+    check_graph()
     check_files(loaded)
     check_networks(loaded)
     console.print(
@@ -36,6 +43,59 @@ def check() -> None:
     )
     if runtime.devices(runtime.from_environment().device)[0].type == "cuda":
         say("on this GPU for the first time? `aces selftest` tries it in a minute")
+
+
+def check_packages() -> None:
+    """The library alone is installed without what the pipeline needs."""
+    for module in EXTRAS["pipeline"]:
+        if find_spec(module) is None:
+            raise InputError(missing(module, "pipeline"))
+
+
+def check_graph() -> None:
+    """DVC reads params.yaml by itself, without the defaults of `aces.params`: a key that dvc.yaml
+    names must stand in the file.
+    """
+    if not paths.GRAPH.is_file():
+        raise InputError(f"there is no {paths.GRAPH} here: run this in the project's folder")
+    written = yaml.safe_load(paths.PARAMS.read_text(encoding="utf-8"))
+    names = keys_of_dvc(paths.GRAPH.read_text(encoding="utf-8"))
+    if absent := [f"{name}: {_default(name)}" for name in names if not _has(written, name)]:
+        raise InputError(
+            f"{paths.PARAMS} leaves out keys that DVC needs to see there: add {', '.join(absent)}"
+        )
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo  # slow to import
+
+    try:
+        _ = Repo().index.stages
+    except DvcException as error:
+        raise InputError(f"DVC cannot read the pipeline: {one_line(error)}") from None
+
+
+def keys_of_dvc(graph: str) -> list[str]:
+    """The parameters that dvc.yaml names: in paths, and as what a stage depends on."""
+    listed = [stage.get("params", []) for stage in yaml.safe_load(graph)["stages"].values()]
+    names = [name for stage in listed for name in stage if isinstance(name, str)]
+    return sorted({*re.findall(r"\$\{([\w.]+)\}", graph), *names})
+
+
+def _has(tree: object, name: str) -> bool:
+    for key in name.split("."):
+        if not isinstance(tree, dict) or key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
+def _default(name: str) -> str:
+    """The default of a key, as params.yaml would say it. An empty section has all its defaults."""
+    value: object = params.Params()
+    for key in name.split("."):
+        value = getattr(value, key)
+    if isinstance(value, BaseModel):
+        return "{}"
+    return yaml.safe_dump(value).removesuffix("...\n").strip()
 
 
 def check_files(loaded: params.Params) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import filelock
 
 from aces import paths
-from aces.errors import InputError, one_line
+from aces.errors import InputError, missing, one_line
 from aces.tracking.names import EXPERIMENT
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def reason(error: BaseException) -> str:
     where = public(str(database() or tracking_uri()))
     kinds = {type(cause).__name__ for cause in _causes(error)}
     if isinstance(error, ModuleNotFoundError):
-        return f"{one_line(error)}: `pip install 'aces[pipeline]'` brings it"
+        return missing(error.name, "pipeline")
     if isinstance(error, filelock.Timeout):
         return f"{error.lock_file} is held by another process: end that one"
     if kinds & {"ConnectTimeout", "ReadTimeout", "ReadTimeoutError", "TimeoutError"}:
