@@ -6,6 +6,7 @@ the output of a command can be piped.
 """
 
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,18 +29,34 @@ PLAIN_SECONDS = 15  # between two plain lines of progress, where there is no ter
 
 
 def say(text: str) -> None:
-    """A line of output, taken literally and not wrapped."""
-    console.print(text, markup=False, soft_wrap=True)
+    """A line of output, taken literally."""
+    _print(console, text)
 
 
 def warn(text: str) -> None:
     """A line that the user should not miss; the work goes on."""
-    stderr.print(text, style="yellow", markup=False, soft_wrap=True)
+    _print(stderr, text, style="yellow")
 
 
 def fail(text: str) -> None:
     """The line that says why a command or a stage ends."""
-    stderr.print(text, style="red", markup=False, soft_wrap=True)
+    _print(stderr, text, style="red")
+
+
+def _print(where: Console, text: str, *, style: str | None = None) -> None:
+    """A terminal gets the line wrapped between words, a pipe or a log as one line. A word longer
+    than the terminal, such as a path, is never broken, so that it can be copied.
+    """
+    if where.is_terminal:
+        text = "\n".join(_wrapped(line, where.width) for line in text.split("\n"))
+    where.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 class _Bar:
