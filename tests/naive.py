@@ -173,7 +173,8 @@ def confident_certify_one(counts: Counts, i, core, *, sigma, alpha, theta):
     of_guess = int(counts.classes[Round.GUESS, i, guess])
     sure, n0 = at_most(counts.doubt[Round.GUESS, i], theta), counts.settings.n0
     expected = (min(sure, of_guess) + max(sure + of_guess - n0, 0)) / 2
-    low, high, other = confident_bounds(counts, i, Round.BOUND, alpha, theta)
+    looks = looks_made(counts, i, Round.BOUND)
+    low, high, other = confident_bounds(looks, guess, alpha, theta)
     if expected > n0 / 2:
         if low > 0.5:
             return guess, sigma * float(norm.ppf(low)), "CERTIFY"
@@ -188,20 +189,23 @@ def confident_predict_one(counts: Counts, i, core, *, alpha, theta):
     core, guess = int(core), int(counts.guess[i])
     if theta == 1:
         return smoothed_one(counts, i, sigma=1.0, alpha=alpha)[2]
-    low, high, other = confident_bounds(counts, i, predict_round(counts), alpha, theta)
-    if low > 0.5:
-        return guess
-    if high <= 0.5 and other <= 0.5:
-        return core
-    return guess if guess == core and other <= 0.5 else ABSTAIN
+    for look in looks_made(counts, i, predict_round(counts)):
+        low, high, other = confident_bounds([look], guess, alpha, theta)
+        if low > 0.5:
+            return guess
+        if high <= 0.5 and other <= 0.5:
+            return core
+        if guess == core and other <= 0.5:
+            return guess
+    return ABSTAIN
 
 
-def confident_bounds(counts: Counts, i, round_, alpha, theta):
+def confident_bounds(looks, guess, alpha, theta):
     """LB and U_1 of P_c_hat, and U_2: each other class has at most so many confident draws as it
     has draws, and as all other classes have confident draws.
     """
-    guess, mine, others = int(counts.guess[i]), [], []
-    for _, classes, n, spend, doubt, joint in looks_made(counts, i, round_):
+    mine, others = [], []
+    for _, classes, n, spend, doubt, joint in looks:
         k, sure = at_most(joint, theta), at_most(doubt, theta)
         of_each = [min(int(classes[b]), sure - k) for b in range(len(classes)) if b != guess]
         mine.append((k, n, spend))

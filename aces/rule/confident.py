@@ -57,8 +57,8 @@ alpha. (In (B), c' may be the core's class; then CORE is even right.) []
 
 Nothing is split, so there is no choice of `multiplicity`. With looks, look j has the level
 spend[j] * alpha, a bound is the best over the looks made, and the argument holds word for word: at
-each look m is at least the number of draws in E_c', and (*) is about one look. The spends sum to at
-most 1.
+each look m is at least the number of draws in E_c', and (*) is about one look. The spends sum to
+at most 1.
 
 **PREDICT** for theta < 1, from draws that are independent of round GUESS; bounds as above:
 
@@ -71,7 +71,9 @@ most 1.
 
 An answer is false with probability <= alpha, without s_hat: no radius is claimed. (A) Only `core`
 can be false: U_1 < P_c_hat. (B) Every row needs U(c') <= 1/2 < P_c'. (C) Only the first row can be
-false: LB > 1/2 >= P_c_hat.
+false: LB > 1/2 >= P_c_hat. With looks the answer is that of the first look that answers, with the
+bounds of that look alone: it is false with probability <= spend[j] * alpha, and later looks leave
+it as it is.
 
 An invalid draw (NaN logits) is in no event, yet in n. Whatever class one gave it, the answer could
 be another; the model above is the one that counts it for nobody.
@@ -137,19 +139,20 @@ def predict(counts: Counts, core: np.ndarray, *, alpha: float, bins: np.ndarray)
 def predict_from(
     evidence: Evidence, guess: np.ndarray, core: np.ndarray, *, alpha: float, bins: np.ndarray
 ) -> np.ndarray:
-    """(N, T) `predict` from the looks at a round. What a bound of an earlier look has shown stays
-    shown.
+    """(N, T) `predict` from the looks at a round: of the first look that answers, each with the
+    bounds of that look alone.
     """
     mine, others = events(evidence, guess, bins)
     guess, core = guess[:, None], core[:, None]
-    no_other = evidence.upper_bound(others, alpha=alpha) <= 0.5
-    no_guess = evidence.upper_bound(mine, alpha=alpha) <= 0.5
+    no_other = evidence.upper_bounds(others, alpha=alpha) <= 0.5
+    no_guess = evidence.upper_bounds(mine, alpha=alpha) <= 0.5
     cases = [
-        evidence.lower_bound(mine, alpha=alpha) > 0.5,
+        evidence.lower_bounds(mine, alpha=alpha) > 0.5,
         no_guess & no_other,
         no_other & (guess == core),
     ]
-    answers = np.select(cases, [guess, core, guess], ABSTAIN).astype(np.int32)
+    by_look = np.select(cases, [guess, core, guess], ABSTAIN).astype(np.int32)
+    answers = evidence.first_answer(by_look, abstain=ABSTAIN)
     if (whole := bins == BINS).any():
         answers[:, whole] = smoothing.predict_from(evidence, alpha=alpha)[:, None]
     return answers

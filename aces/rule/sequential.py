@@ -42,23 +42,28 @@ class Evidence:
         k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks
         made. Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
         """
-        looks = self.looks
-        best = np.zeros(k.shape[1:])
-        for j, (n, spend) in enumerate(zip(looks.draws, looks.spend, strict=True)):
-            made = looks.made > j
-            if made.all():
-                np.maximum(best, lower_bound(k[j], int(n), alpha=float(spend * alpha)), out=best)
-            elif made.any():
-                bound = lower_bound(k[j, made], int(n), alpha=float(spend * alpha))
-                best[made] = np.maximum(best[made], bound)
-        return np.maximum(best - self.tv, 0.0) if self.tv else best
+        bounds = self.lower_bounds(k, alpha=alpha)
+        looks = np.arange(len(bounds)).reshape(-1, *[1] * (bounds.ndim - 1))
+        made = np.expand_dims(self.looks.made, tuple(range(1, bounds.ndim - 1)))
+        return np.where(looks < made, bounds, 0.0).max(axis=0)
 
     def upper_bound(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """With probability >= 1 - alpha, for each event: its probability is at most the bound
         returned. The mirror of `lower_bound`: an event fails where its complement happens.
         """
-        draws = self.looks.draws.reshape(-1, *[1] * (k.ndim - 1))
-        return 1.0 - self.lower_bound(np.maximum(draws - k, 0), alpha=alpha)
+        return 1.0 - self.lower_bound(self._misses(k), alpha=alpha)
+
+    def lower_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
+        """(J, N, ...) the lower bound of each look by itself, which fails with probability <=
+        spend[j] * alpha; without meaning at a look that was not made.
+        """
+        looks = zip(k, self.looks.draws, self.looks.spend, strict=True)
+        bounds = [lower_bound(of, int(n), alpha=float(spend * alpha)) for of, n, spend in looks]
+        return np.maximum(np.stack(bounds) - self.tv, 0.0)
+
+    def upper_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
+        """(J, N, ...) the mirror of `lower_bounds`."""
+        return 1.0 - self.lower_bounds(self._misses(k), alpha=alpha)
 
     def levels(self, alpha: float) -> np.ndarray:
         """(J,) levels of tests at each look; a negative one rejects nothing."""
@@ -76,6 +81,10 @@ class Evidence:
             made = np.expand_dims(self.looks.made > j, tuple(range(1, found.ndim)))
             first = np.where(made & (first == abstain), found, first)
         return first
+
+    def _misses(self, k: np.ndarray) -> np.ndarray:
+        """(J, N, ...) draws in which the event did not happen."""
+        return np.maximum(self.looks.draws.reshape(-1, *[1] * (k.ndim - 1)) - k, 0)
 
 
 def evidence_of(counts: Counts, round_: Round) -> Evidence:
