@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro paper-grid test check env docs fuzz kills schema dependencies clean
+.PHONY: repro paper-grid rules test check env docs fuzz kills schema dependencies clean
 
 repro: $(VENV)/.installed
 	@aces estimate
@@ -18,6 +18,10 @@ paper-grid: $(VENV)/.installed
 	dvc exp run --queue -S 'sigma=$(SIGMAS)' -S 'certify.method=$(METHODS)'
 	dvc exp run --run-all
 	aces compare --out reports/paper-grid
+
+# The two rules at the same price, on seven networks: reports/published/rules.md; half an hour or more.
+rules: $(VENV)/.installed
+	sh reports/published/rules.sh
 
 # Two processes with one thread each; tests/conftest.py puts the longest files first.
 test: $(VENV)/.installed-dev

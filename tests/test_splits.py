@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aces.rule.splits import difference, paired, read_elsewhere
+from aces.rule.splits import difference, intervals_over_images, paired, read_elsewhere
 
 THETAS = [0.0, 0.5, 1.0]
 
@@ -69,3 +69,28 @@ def test_the_paired_interval_covers_the_true_difference_as_often_as_it_says():
         )
         held += found.low <= 0.02 <= found.high
     assert held >= 0.9 * 200  # 95 % of 200, less three standard deviations
+
+
+def test_the_interval_over_images_covers_the_true_difference_as_often_as_it_says():
+    """As above, with theta chosen on other images than it is read on. The splits of one dataset
+    cover far less often: they do not know how images vary.
+    """
+    random, core, held, by_splits = np.random.default_rng(4), np.ones(100), 0, 0
+    for _ in range(150):
+        shared = random.exponential(0.3, (100, 1)) * [0.5, 1.0]
+        better = shared + random.normal(0.02, 0.05, (100, 1))
+        ours, theirs = ({"nac": np.ones((100, 2)), "acr": acr} for acr in (better, shared))
+        found = intervals_over_images(ours, theirs, core, losses=[0.1], resamples=200)
+        low, high = found[0.1]["acr"]
+        held += low <= 0.02 <= high
+        readings = [read_elsewhere(it, core, thetas=[0.5, 1.0], loss=0.1) for it in (ours, theirs)]
+        means = readings[0].metrics["acr"] - readings[1].metrics["acr"]
+        error = 1.96 * means.std() / 10  # as if 100 splits were 100 observations
+        by_splits += abs(means.mean() - 0.02) <= error
+    assert held >= 0.88 * 150 and by_splits < 0.5 * 150
+
+
+def test_the_intervals_of_a_rule_against_itself_are_empty():
+    same = scores(100)
+    found = intervals_over_images(same, same, np.ones(100), losses=[0.0, 0.1], resamples=20)
+    assert found == {loss: {"nac": (0.0, 0.0), "acr": (0.0, 0.0)} for loss in (0.0, 0.1)}

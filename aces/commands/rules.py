@@ -21,6 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("rules"), help="where table and figure go (default: rules)"
     )
+    parser.add_argument(
+        "--made-by",
+        metavar="COMMAND",
+        help="the command that the page names (default: this one)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"{text!r}: expected NAME=FOLDER with the folder of a finished run")
         found.append(compare_rules(Path(folder), name=name))
     names = " ".join(shlex.quote(f"{it.name}=FOLDER") for it in found)
-    frame = write_rules(args.out, found, command=f"aces rules {names} --out {args.out}")
+    command = args.made_by or f"aces rules {names} --out {args.out}"
+    frame = write_rules(args.out, found, command=command)
     say(markdown(frame))
     say(f"Table and figure are in {args.out}.")
     return 0

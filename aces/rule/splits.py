@@ -7,6 +7,9 @@ A rule that may choose its theta on the images it is measured on looks better th
 of many random splits chooses, for a given loss of natural accuracy, the theta with the largest
 average certified radius on one half, and everything is read on the other half. Both rules see the
 same splits or resamples, so their differences are paired.
+
+Splits of the same images say how much the choice of theta matters. They do not say how the
+difference would vary with other images: `intervals_over_images` does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,10 +62,64 @@ def read_elsewhere(
 
 
 def difference(ours: Reading, theirs: Reading, name: str) -> tuple[float, float, float]:
-    """The mean paired difference of a metric, and the interval that holds LEVEL of the splits."""
+    """The mean paired difference of a metric, and between which values it lies in LEVEL of the
+    splits. This is not a confidence interval: all splits are of the same images.
+    """
     each = ours.metrics[name] - theirs.metrics[name]
     low, high = np.quantile(each, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(each.mean()), float(low), float(high)
+
+
+def intervals_over_images(
+    ours: Mapping[str, np.ndarray],
+    theirs: Mapping[str, np.ndarray],
+    core_right: np.ndarray,
+    *,
+    losses: Sequence[float],
+    resamples: int = 300,
+    splits: int = 10,
+    seed: int = 0,
+) -> dict[float, dict[str, tuple[float, float]]]:
+    """loss -> metric -> the confidence interval of the mean difference that `read_elsewhere` finds.
+
+    The percentile bootstrap over images. In every resample theta is chosen on one half and read on
+    the other, for some random splits, by both rules alike. Splits are of the images, not of their
+    copies: no image is on both sides. The arguments are those of `read_elsewhere`.
+    """
+    images, generator, names = len(core_right), np.random.default_rng(seed), list(ours)
+    both = [
+        np.stack([np.asarray(scores[name], np.float32) for name in names])
+        for scores in (ours, theirs)
+    ]
+    found = np.empty((resamples, len(losses), len(names)))
+    for row in found:
+        copies = np.bincount(generator.integers(0, images, images), minlength=images)
+        halves = _halves(images, splits=splits, seed=generator, weight=copies)
+        floors = [halves[0] @ core_right - loss for loss in losses]
+        first, second = (_read(scores, halves, floors, names) for scores in both)
+        row[:] = first - second
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).tolist()
+    return {
+        loss: dict(zip(names, zip(lows, highs, strict=True), strict=True))
+        for loss, lows, highs in zip(losses, low, high, strict=True)
+    }
+
+
+def _read(
+    scores: np.ndarray,
+    halves: tuple[np.ndarray, np.ndarray],
+    floors: Sequence[np.ndarray],
+    names: Sequence[str],
+) -> np.ndarray:
+    """(L, M) means over splits of M metrics, with theta chosen for each of L floors; scores:
+    (M, N, T); halves: two of (S, N); floors: L of (S,), the least natural accuracy.
+    """
+    chosen, read = (half.astype(np.float32) @ scores for half in halves)  # (M, S, T)
+    nac, acr = (chosen[names.index(name)] for name in ("nac", "acr"))
+    splits = np.arange(len(nac))
+    return np.stack(
+        [read[:, splits, _best(nac, acr, floor=floor)].mean(axis=1) for floor in floors]
+    )
 
 
 @dataclass(frozen=True)
@@ -95,11 +152,11 @@ def paired(
     holds the uncertainty of that choice too.
     """
     images, generator = len(core_right), np.random.default_rng(seed)
-    weight = np.ones((1 + resamples, images), dtype=np.float32)  # the first row: all images
+    weight = np.ones((1 + resamples, images))  # the first row: all images
     for row in weight[1:]:
         row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
     weight /= images
-    floor = weight @ np.asarray(core_right, dtype=np.float32) - loss
+    floor = weight @ core_right - loss
     first, second = (_largest(scores, weight, floor) for scores in (ours, theirs))
     low, high = np.quantile(first[1:] - second[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Paired(float(first[0]), float(second[0]), float(low), float(high))
@@ -107,7 +164,7 @@ def paired(
 
 def _largest(scores: Mapping[str, np.ndarray], weight: np.ndarray, floor: np.ndarray) -> np.ndarray:
     """(S,) the average certified radius that each row of weights would choose."""
-    nac, acr = (weight @ np.asarray(scores[name], dtype=np.float32) for name in ("nac", "acr"))
+    nac, acr = (weight @ np.asarray(scores[name], dtype=float) for name in ("nac", "acr"))
     return acr[np.arange(len(weight)), _best(nac, acr, floor=floor)]
 
 
@@ -121,11 +178,18 @@ def _best(nac: np.ndarray, acr: np.ndarray, *, floor: np.ndarray) -> np.ndarray:
     )
 
 
-def _halves(images: int, *, splits: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(S, N) weights of the mean over either half, for each split."""
+def _halves(
+    images: int,
+    *,
+    splits: int,
+    seed: int | np.random.Generator,
+    weight: np.ndarray | float = 1.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(S, N) weights of the mean over either half, for each split; weight: (N,) of each image."""
     random = np.random.default_rng(seed)
     first = np.zeros((splits, images))
     for row in first:
         row[random.permutation(images)[: images // 2]] = 1.0
-    second = 1.0 - first
-    return first / first.sum(axis=1, keepdims=True), second / second.sum(axis=1, keepdims=True)
+    halves = (first * weight, (1.0 - first) * weight)
+    first, second = (half / half.sum(axis=1, keepdims=True) for half in halves)
+    return first, second
