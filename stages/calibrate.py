@@ -1,16 +1,19 @@
 """Choose theta: the largest whose loss of natural accuracy is at most what the user can afford.
 
 On test images that are not evaluated, so that what the report says of this theta is not optimistic.
+PREDICT draws at most `calibrate.n` noisy copies of an image, with the looks of `sample.adaptive`,
+and stops where more draws could not change the choice.
 """
 
-import dataclasses
+from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 
 from aces import data, paths, rule, sampling
 from aces.files import write_json
 from aces.params import Params
-from aces.rule.calibration import calibrate as choose
+from aces.rule.choice import Choice
 from aces.tracking import StageRun
 from stages import draws
 from stages.runner import run_stage
@@ -23,40 +26,37 @@ def calibrate(params: Params, run: StageRun) -> dict:
         return {"images": 0}
     images = data.read_eval(paths.calibration_images(params.dataset.name))
     core = draws.core_answers(images)
-    natural = natural_answers(params, images, core)
-    found = choose(
-        core == images.label,
-        natural == images.label[:, None],
+    answers = partial(
+        rule.predict_from,
+        alpha=params.combine.alpha,
+        thetas=params.combine.thetas,
+        rule=params.combine.rule,
+        multiplicity=params.combine.multiplicity,
+    )
+    choice = Choice(
+        answers,
+        core,
+        images.label,
         thetas=params.combine.thetas,
         loss=settings.loss,
         confidence=settings.confidence,
     )
-    write_json(paths.CALIBRATION, _plain(dataclasses.asdict(found)))
-    return {"images": len(images.label), "theta": found.theta}
-
-
-def natural_answers(params: Params, images: data.EvalSet, core: np.ndarray) -> np.ndarray:
-    """(N, T) what PREDICT answers at every theta; an abstention is a wrong answer."""
     counts = sampling.sample(
         draws.deployed_network(params),
         images.image,
-        draws.draw_plan(params, n=params.calibrate.n),
+        replace(draws.draw_plan(params, n=settings.n), adaptive=params.sample.adaptive),
         num_classes=images.num_classes,
         runtime=draws.sampling_runtime(),
         index=images.index,
         label=images.label,
         select=draws.selection_network(params),
         score=draws.own_score(params),
+        enough=choice.settled,
     )
-    settings = params.combine
-    return rule.predict(
-        counts,
-        core,
-        alpha=settings.alpha,
-        thetas=settings.thetas,
-        rule=settings.rule,
-        multiplicity=settings.multiplicity,
-    )
+    found = choice.calibration()
+    write_json(paths.CALIBRATION, _plain(asdict(found)))
+    mean_draws = float(counts.draws.sum(axis=0).mean())
+    return {"images": len(images.label), "theta": found.theta, "mean_draws": mean_draws}
 
 
 def _plain(content: dict) -> dict:

@@ -1,14 +1,23 @@
 """The theta chosen with a promise: its test by enumeration, the promise by simulation."""
 
+import dataclasses
 import itertools
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import binom, multinomial
 
+from aces import rule
 from aces.errors import InputError
-from aces.rule.calibration import calibrate, loss_bound, needed_images, p_value
+from aces.grid import BINS, thetas
+from aces.rule.calibration import calibrate, needed_images, p_value
+from aces.rule.choice import Choice
+from aces.rule.counts import Looks
 from aces.rule.radii import automatic_radii
+from aces.rule.sequential import Evidence
 from aces.rule.statistics import max_radius
 
 LOSS, CONFIDENCE = 0.05, 0.95
@@ -30,6 +39,39 @@ def test_a_true_hypothesis_is_rejected_as_rarely_as_delta_by_enumeration(images)
         p = [gain + LOSS + excess, gain, 1 - 2 * gain - LOSS - excess]
         worst = max(worst, multinomial.pmf(counts, images, p).sum())
     assert 0.2 * delta < worst <= delta
+
+
+@pytest.mark.parametrize("images, loss, delta", [(40, 0.2, 0.2), (60, 0.15, 0.05), (30, 0.45, 0.3)])
+def test_a_p_value_is_valid_at_every_level_by_brute_force(images, loss, delta):
+    """All trinomial counts, under every (p, q) of a fine grid with p - q >= loss, also where every
+    image changes: the p-value is at most x with probability <= x, for every x up to delta.
+    """
+    counts = np.array(
+        [(w, g, images - w - g) for w in range(images + 1) for g in range(images + 1 - w)]
+    )
+    values = np.array([p_value(w, g, images, loss=loss, delta=delta) for w, g, _ in counts])
+    order = np.argsort(values, kind="stable")
+    levels = values[order]
+    last = np.append(levels[1:] > levels[:-1], True) & (levels <= delta)  # ties belong together
+    assert last.any() and (values >= 0).all() and (values <= 1).all()
+    excess, worst = -1.0, 0.0
+    for gain, above in itertools.product(np.linspace(0, 0.5, 41), (0, 1e-9, 0.02, 0.2, 1 - loss)):
+        p = gain + loss + above
+        if p + gain <= 1 + 1e-12:
+            pmf = multinomial.pmf(counts, images, [p, gain, max(1 - p - gain, 0.0)])
+            rates = np.cumsum(pmf[order])[last]
+            excess, worst = max(excess, (rates - levels[last]).max()), max(worst, rates[-1])
+    assert excess <= 1e-12 and worst > 0.2 * delta
+
+
+@pytest.mark.parametrize("images, loss", [(200, 0.05), (2000, 0.02)])
+def test_the_p_value_grows_with_losses_and_with_changes(images, loss):
+    """On this the early stopping of `Choice` relies."""
+    rng = np.random.default_rng(0)
+    for worse, better in rng.integers(0, images // 5, (100, 2)).tolist():
+        here = p_value(worse, better, images, loss=loss, delta=0.05)
+        assert here <= p_value(worse + 1, better, images, loss=loss, delta=0.05) + 1e-14
+        assert here <= p_value(worse + 1, better + 1, images, loss=loss, delta=0.05) + 1e-14
 
 
 def test_a_p_value_is_the_tail_it_claims_to_be():
@@ -108,7 +150,7 @@ def test_the_evidence_is_all_there():
     step = int(np.searchsorted(thetas, found.theta))
     assert found.shown and 0 < found.theta < 1
     assert found.measured == pytest.approx(core_right.mean() - right[:, step].mean())
-    assert found.measured < found.bound <= LOSS
+    assert found.measured < LOSS
     assert len(found.thetas) == len(found.losses) == len(found.p_values) == step + 2
     assert (np.array(found.p_values[:-1]) <= 0.05).all() and found.p_values[-1] > 0.05
     assert (found.images, found.loss, found.confidence) == (2000, LOSS, CONFIDENCE)
@@ -117,17 +159,11 @@ def test_the_evidence_is_all_there():
 def test_all_thetas_may_keep_the_promise_and_none_may():
     right = np.ones(200, bool)
     same = calibrate(right, np.ones((200, 2), bool), thetas=[0, 1], loss=LOSS, confidence=0.95)
-    assert same.theta == 1 and same.shown and same.measured == 0 and same.bound < LOSS
+    assert same.theta == 1 and same.shown and same.measured == 0
     nothing = calibrate(
         right, np.zeros((200, 2), bool), thetas=[0.5, 1], loss=LOSS, confidence=0.95
     )
     assert nothing.theta == 0 and not nothing.shown and nothing.thetas == (0.5,)
-
-
-def test_the_bound_is_the_smallest_loss_that_is_rejected():
-    bound = loss_bound(60, 40, 2000, confidence=0.95)
-    assert p_value(60, 40, 2000, loss=bound, delta=0.05) <= 0.05
-    assert p_value(60, 40, 2000, loss=bound - 1e-4, delta=0.05) > 0.05
 
 
 def test_too_few_images_are_refused_with_the_number_that_is_needed():
@@ -176,3 +212,122 @@ def test_automatic_radii_fit_the_draws(sigma, n):
 
 def test_automatic_radii_where_nothing_can_be_certified():
     assert len(set(automatic_radii(sigma=0.25, n=3, alpha=0.001))) == 9
+
+
+# --- Early stopping: the choice is that of all draws.
+LOOKS, SPEND, IMAGES = np.array([40, 160, 640]), np.array([0.05, 0.1, 0.85]), 500
+
+
+def drawn_world(rng):
+    """(all looks at all images, guessed classes, the core's classes, labels): easy and hard images,
+    classes and doubts that depend on each other, some draws invalid.
+    """
+    label = rng.integers(0, 3, IMAGES)
+    core = np.where(rng.random(IMAGES) < 0.85, label, rng.integers(0, 3, IMAGES))
+    p = np.eye(3)[label] * rng.beta(2, 0.7, IMAGES)[:, None] * 9 + rng.random((IMAGES, 3))
+    p /= p.sum(axis=1, keepdims=True)
+    guess, draws = p.argmax(axis=1), int(LOOKS[-1])
+    classes = (rng.random((IMAGES, draws, 1)) > p.cumsum(axis=1)[:, None, :2]).sum(axis=2)
+    doubt = rng.beta(2, 4 * p.max(axis=1)[:, None], (IMAGES, draws))
+    bins = np.ceil(doubt * BINS).astype(int)
+    valid = rng.random((IMAGES, draws)) > 0.01
+    images = np.broadcast_to(np.arange(IMAGES)[:, None], bins.shape)
+    shape = (len(LOOKS), IMAGES, BINS + 1)
+    looks = Looks(
+        draws=LOOKS,
+        spend=SPEND,
+        made=np.full(IMAGES, len(LOOKS)),
+        classes=np.zeros((len(LOOKS), IMAGES, 3), int),
+        score=np.zeros(shape, int),
+        doubt=np.zeros(shape, int),
+        joint_doubt=np.zeros(shape, int),
+    )
+    for j, stop in enumerate(LOOKS):
+        part = valid & (np.arange(draws) < stop)
+        mine = part & (classes == guess[:, None])
+        np.add.at(looks.classes[j], (images[part], classes[part]), 1)
+        np.add.at(looks.doubt[j], (images[part], bins[part]), 1)
+        np.add.at(looks.joint_doubt[j], (images[mine], bins[mine]), 1)
+    looks.score[:] = looks.doubt
+    return looks, guess, core, label
+
+
+def with_early_stops(choice, looks, guess):
+    """The choice, and how many draws it took; image by image the looks end when it is settled."""
+    left, draws = np.arange(len(guess)), 0
+    for j in range(len(looks.draws)):
+        made = dataclasses.replace(looks.part(left), made=np.full(len(left), j + 1))
+        draws += len(left) * int(looks.draws[j] - (looks.draws[j - 1] if j else 0))
+        left = left[~choice.settled(Evidence(made), guess[left], left)]
+    return choice.calibration(), draws
+
+
+@pytest.mark.parametrize("name", rule.RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_early_stopping_does_not_change_the_choice(seed, name):
+    looks, guess, core, label = drawn_world(np.random.default_rng(seed))
+    steps = thetas(0.02)
+    answers = partial(rule.predict_from, alpha=0.001, thetas=steps, rule=name)
+    promise = dict(thetas=steps, loss=[0.02, 0.03, 0.06][seed % 3], confidence=0.95)
+    right = answers(Evidence(looks), guess, core) == label[:, None]
+    whole = calibrate(core == label, right, **promise)
+    found, draws = with_early_stops(Choice(answers, core, label, **promise), looks, guess)
+    for field in ("theta", "measured", "shown", "images"):
+        assert getattr(found, field) == getattr(whole, field)
+    assert found.thetas == whole.thetas, "both stop at the same theta"
+    assert draws < 0.6 * IMAGES * LOOKS[-1]
+    assert whole.theta > 0
+
+
+def test_a_choice_that_stops_too_early_is_noticed(monkeypatch):
+    """Without the thetas that matter an image would stop at its first look."""
+    monkeypatch.setattr(Choice, "_matters", lambda self: np.zeros(self.open.shape[1], bool))
+    same = 0
+    for seed in range(6):
+        looks, guess, core, label = drawn_world(np.random.default_rng(seed))
+        steps = thetas(0.02)
+        answers = partial(rule.predict_from, alpha=0.001, thetas=steps)
+        promise = dict(thetas=steps, loss=0.03, confidence=0.95)
+        right = answers(Evidence(looks), guess, core) == label[:, None]
+        whole = calibrate(core == label, right, **promise)
+        found, _ = with_early_stops(Choice(answers, core, label, **promise), looks, guess)
+        same += (found.theta, found.measured) == (whole.theta, whole.measured)
+    assert same < 3
+
+
+def test_too_few_images_are_refused_before_anything_is_drawn():
+    with pytest.raises(InputError, match="50 calibration images are too few"):
+        Choice(None, np.zeros(50), np.zeros(50), thetas=[0.5], loss=0.02, confidence=0.95)
+
+
+def reruns(parameter: str) -> set[str]:
+    """The stages that DVC runs again if a parameter changes, and all that read what these write."""
+    stages = yaml.safe_load((Path(__file__).parents[1] / "dvc.yaml").read_text())["stages"]
+
+    def reads(stage: dict) -> bool:
+        return any(f"{parameter}.".startswith(f"{name}.") for name in stage.get("params", []))
+
+    def files(entries: list) -> set[str]:
+        return {next(iter(it)) if isinstance(it, dict) else it for it in entries}
+
+    found = {name for name, stage in stages.items() if reads(stage)}
+    while True:
+        written = set().union(*(files(stages[name].get("outs", [])) for name in found))
+        more = {name for name, stage in stages.items() if files(stage.get("deps", [])) & written}
+        if more <= found:
+            return found
+        found |= more
+
+
+@pytest.mark.parametrize("name", ["rule", "multiplicity", "alpha", "radii", "theta_step"])
+def test_another_rule_draws_no_evaluation_image_again(name):
+    assert "combine" in reruns(f"combine.{name}")
+    assert "sample" not in reruns(f"combine.{name}")
+
+
+def test_another_promise_draws_no_evaluation_image_again_and_radii_no_image_at_all():
+    for name in ("loss", "confidence", "n"):
+        assert "calibrate" in reruns(f"calibrate.{name}")
+        assert "sample" not in reruns(f"calibrate.{name}")
+    assert "calibrate" not in reruns("combine.radii")
+    assert "sample" in reruns("sample.n"), "what does draw again is noticed"

@@ -49,7 +49,7 @@ def test_every_part_is_its_work_over_its_speed(project, speeds):
     assert parts["train_core"].seconds == settings.core.train.epochs * 50_000 / 1000
     assert parts["train_certify"].seconds == settings.certify.train.epochs * 50_000 / 1000
     assert parts["sample"].seconds == pytest.approx(500 * 2100 / 10_000, abs=1)
-    draws = settings.sample.n0 + settings.calibrate.n
+    draws = settings.sample.n0 + estimate.CALIBRATION
     assert parts["calibrate"].seconds == 2000 * draws / 10_000
     assert "the rest" in parts and "train_select" not in parts
     published = settings.core.replace(checkpoint="checkpoints/core.safetensors")

@@ -30,6 +30,7 @@ PIXELS = 2**20  # of one measured batch, at most
 STAGES = 9
 EVALUATION = 0.02  # seconds that `combine` and `report` take for an image
 EARLY, EARLY_FROM = 0.5, 10_000  # the share of draws that early stopping leaves, from so many on
+CALIBRATION = 218  # draws of a calibration image after its guess: measured, of at most 2,000
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def _drawing(params: Params, sizes: Sizes, speed: float, prepared: float) -> lis
     why += ", half of them saved by early stopping" if early else ""
     parts = [Part("sample", draws * (EARLY if early else 1.0) / speed + prepared, why)]
     if sizes.calibration:
-        one = settings.n0 + params.calibrate.n
+        one = settings.n0 + min(params.calibrate.n, CALIBRATION)
         why = f"{sizes.calibration:,} images x {one:,} draws at {speed:,.0f}/s"
         parts.append(Part("calibrate", sizes.calibration * one / speed, why))
     return parts

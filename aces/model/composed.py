@@ -11,6 +11,7 @@ under noise. Which of the two speaks for an image is decided by a rule from the 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +29,8 @@ from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import as_images
 from aces.model.plans import Planner
 from aces.networks import fingerprint
-from aces.rule.calibration import Calibration, calibrate
+from aces.rule.calibration import Calibration
+from aces.rule.choice import Choice
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, Images
 
@@ -218,7 +220,7 @@ class ACES:
         *,
         loss: float = 0.02,
         confidence: float = 0.95,
-        n: int = 500,
+        n: int = 2000,
         alpha: float = 0.001,
         step: float = 0.01,
         seed: int | None = None,
@@ -235,7 +237,8 @@ class ACES:
             labels: Their true classes.
             loss: The share of images that may be lost, such as 0.02 for two points.
             confidence: With which the loss is at most that.
-            n: Draws per image. An image on which PREDICT abstains counts as wrong.
+            n: Draws per image, at most: fewer where more could not change the choice. An image on
+                which PREDICT abstains counts as wrong.
             alpha: The failure probability of PREDICT.
             step: The thetas that are tried are its multiples.
             seed: Repeats the draws of an earlier call.
@@ -247,15 +250,16 @@ class ACES:
         images, thetas = self._images(x), grid.thetas(step)
         labels = checks.as_labels(labels, images=len(images), num_classes=self.num_classes)
         core = self._core_classes(images)
-        counts = self._draw(sampling.sample, images, plan, progress=progress)
-        answers = rules.predict(counts, core, alpha=alpha, thetas=thetas, rule=self.rule)
-        found = calibrate(
-            core == labels,
-            answers == labels[:, None],
+        choice = Choice(
+            partial(rules.predict_from, alpha=alpha, thetas=thetas, rule=self.rule),
+            core,
+            labels,
             thetas=thetas,
             loss=loss,
             confidence=confidence,
         )
+        self._draw(sampling.sample, images, plan, progress=progress, enough=choice.settled)
+        found = choice.calibration()
         self.theta = found.theta
         return found
 

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -41,15 +42,8 @@ class Planner:
     def certify_in_looks(
         self, *, n0: int, n: int, alpha: float, theta: float, seed: int | None
     ) -> DrawPlan:
-        """The same with early stopping. Looks are at the ends of chunks: small ones for a small n,
-        but not so small that they cost time.
-        """
-        plan = self._plan(n0=n0, n=n, seed=seed)
-        check_draws(n, alpha=alpha, spend=SPEND[-1])
-        adaptive = params.Adaptive(
-            enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE, thetas=[theta]
-        )
-        return replace(plan, adaptive=adaptive, chunk=int(np.clip(n // 10, 50, 1000)))
+        """The same with early stopping."""
+        return self._in_looks(n0=n0, n=n, alpha=alpha, seed=seed, thetas=[theta])
 
     def predict(self, *, n: int, alpha: float, seed: int | None) -> DrawPlan:
         """n draws, of which some fix the guesses."""
@@ -69,9 +63,27 @@ class Planner:
         return self._plan(n0=n0, n=n - n0, seed=seed)
 
     def calibrate(self, *, n: int, alpha: float, seed: int | None) -> DrawPlan:
-        """n draws for PREDICT at every theta, after those that fix the guesses."""
-        check_draws(n, alpha=alpha)
-        return self._plan(n0=N0_CALIBRATE, n=n, seed=seed)
+        """At most n draws for PREDICT at every theta, after those that fix the guesses."""
+        return self._in_looks(n0=N0_CALIBRATE, n=n, alpha=alpha, seed=seed, thetas="all")
+
+    def _in_looks(
+        self,
+        *,
+        n0: int,
+        n: int,
+        alpha: float,
+        seed: int | None,
+        thetas: Literal["all"] | list[float],
+    ) -> DrawPlan:
+        """A plan with early stopping. Looks are at the ends of chunks: small ones for a small n, but
+        not so small that they cost time.
+        """
+        plan = self._plan(n0=n0, n=n, seed=seed)
+        check_draws(n, alpha=alpha, spend=SPEND[-1])
+        adaptive = params.Adaptive(
+            enabled=True, alpha=alpha, looks=LOOKS, spend=SPEND, tolerance=TOLERANCE, thetas=thetas
+        )
+        return replace(plan, adaptive=adaptive, chunk=int(np.clip(n // 10, 50, 1000)))
 
     def _plan(self, *, n0: int, n: int, seed: int | None) -> DrawPlan:
         return DrawPlan(

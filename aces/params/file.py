@@ -70,7 +70,7 @@ class Params(Section):
                     "would be "
                     f"an abstention; set sample.{name} to at least {needed}"
                 )
-        fewest = needed_draws(alpha)
+        fewest = needed_draws(alpha * adaptive.spend[-1])
         if self.calibrate.n < fewest:
             raise ValueError(
                 f"calibrate.n={self.calibrate.n} is too small for combine.alpha={alpha}: every "

@@ -18,6 +18,7 @@ from aces.rule import confident, paper, smoothing
 from aces.rule.counts import Counts
 from aces.rule.events import bins_of
 from aces.rule.outcomes import ABSTAIN, Outcomes, Route, Selected
+from aces.rule.sequential import Evidence
 from aces.rule.statistics import check_alpha
 
 RULES = ("confident", "paper")
@@ -32,6 +33,7 @@ __all__ = [
     "ceiling",
     "certify",
     "predict",
+    "predict_from",
     "rule_of",
 ]
 
@@ -93,6 +95,23 @@ def predict(
         return {"classes": classes}
 
     return _in_parts(answer, counts, core, cells=len(bins))["classes"]
+
+
+def predict_from(
+    evidence: Evidence,
+    guess: np.ndarray,
+    core: np.ndarray,
+    *,
+    alpha: float,
+    thetas: Sequence[float] | np.ndarray,
+    rule: str = "confident",
+    multiplicity: str = "iut",
+) -> np.ndarray:
+    """(N, T) `predict` from the looks at a round so far; guess: (N,) guessed classes."""
+    bins = bins_of(thetas)
+    if rule == "paper":
+        return paper.predict_from(evidence, core, alpha=alpha, bins=bins, multiplicity=multiplicity)
+    return confident.predict_from(evidence, guess, core, alpha=alpha, bins=bins)
 
 
 def ceiling(

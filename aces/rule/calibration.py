@@ -54,10 +54,11 @@ class Calibration:
     # core answers alone.
     shown: bool
     measured: float  # the loss on the calibration images at this theta
-    bound: float  # with the same confidence, the loss at this theta is at most this
     # The thetas tested, in order; the last one could not be rejected, unless all could.
     thetas: tuple[float, ...]
-    losses: tuple[float, ...]  # the loss on the calibration images at each
+    # The loss on the calibration images at each; below the chosen theta an upper end of it, where
+    # images stopped early (`aces.rule.choice`).
+    losses: tuple[float, ...]
     p_values: tuple[float, ...]  # how likely so small a loss would be if the promise were broken
 
 
@@ -77,7 +78,7 @@ def calibrate(
     """
     core_right, aces_right = np.asarray(core_right, bool), np.asarray(aces_right, bool)
     grid = np.asarray(thetas, dtype=float)
-    _check(core_right, aces_right, grid, loss=loss, confidence=confidence)
+    check(core_right, aces_right, grid, loss=loss, confidence=confidence)
     images, delta = len(core_right), 1 - confidence
     worse = (core_right[:, None] & ~aces_right).sum(axis=0)
     better = (~core_right[:, None] & aces_right).sum(axis=0)
@@ -96,9 +97,6 @@ def calibrate(
         images=images,
         shown=kept > 0,
         measured=float(measured[last]) if kept else 0.0,
-        bound=loss_bound(int(worse[last]), int(better[last]), images, confidence=confidence)
-        if kept
-        else 0.0,
         thetas=tuple(grid[:tested].tolist()),
         losses=tuple(measured[:tested].tolist()),
         p_values=tuple(p_values),
@@ -107,8 +105,15 @@ def calibrate(
 
 def p_value(worse: int, better: int, images: int, *, loss: float, delta: float) -> float:
     """How likely so few losses and so many gains would be, at most, if E d >= loss; see above."""
-    gamma, total = delta * _NUISANCE, worse - better
-    most = float(upper_bound(worse + better, images, alpha=gamma))
+    return p_value_of(worse - better, worse + better, images, loss=loss, delta=delta)
+
+
+def p_value_of(total: int, changed: int, images: int, *, loss: float, delta: float) -> float:
+    """The p-value of s = total from images of which `changed` are lost or gained; it grows with
+    both.
+    """
+    gamma = delta * _NUISANCE
+    most = float(upper_bound(changed, images, alpha=gamma))
     if most < loss:  # a loss of that size needs as many images that change
         return gamma
     if most > 0.5 or total > (images - 1) * loss - 2:
@@ -116,29 +121,13 @@ def p_value(worse: int, better: int, images: int, *, loss: float, delta: float) 
     gain = (most - loss) / 2
     # The sum plus n is that of two binomials: the roots of x^2 - (1 + loss) x + p.
     root = np.sqrt((1 + loss) ** 2 - 4 * (gain + loss))
-    first, second = (1 + loss + root) / 2, (1 + loss - root) / 2
+    first, second = min((1 + loss + root) / 2, 1.0), (1 + loss - root) / 2
     flips = np.arange(images + 1.0)
     ways = gammaln(images + 1) - gammaln(flips + 1) - gammaln(images - flips + 1)
     chance = np.exp(ways + xlogy(flips, second) + xlog1py(images - flips, -second))
     left = total + images - flips
     at_most = bdtr(np.clip(left, 0, images), images, first)
     return float(min(1.0, chance[left >= 0] @ at_most[left >= 0] + gamma))
-
-
-def loss_bound(worse: int, better: int, images: int, *, confidence: float) -> float:
-    """With this confidence, E d is at most the value returned (0 at least): the smallest loss that
-    the test rejects, found to 1e-4 and rounded up.
-    """
-    low, high = 0, 10_000
-    while low < high:
-        middle = (low + high) // 2
-        if p_value(worse, better, images, loss=middle / 10_000, delta=1 - confidence) <= (
-            1 - confidence
-        ):
-            high = middle
-        else:
-            low = middle + 1
-    return high / 10_000
 
 
 def needed_images(*, loss: float, confidence: float) -> int:
@@ -163,7 +152,7 @@ def needed_images(*, loss: float, confidence: float) -> int:
     return high
 
 
-def _check(
+def check(
     core_right: np.ndarray,
     aces_right: np.ndarray,
     thetas: np.ndarray,

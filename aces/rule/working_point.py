@@ -80,7 +80,8 @@ def best_within(nac: np.ndarray, acr: np.ndarray, *, core_nac: float, loss: floa
 def _at(thetas: np.ndarray, theta: float, source: Source, words: str) -> WorkingPoint:
     """The largest step on the grid that does not exceed `theta`.
 
-    A smaller theta leaves more images to the core network, so a calibrated loss still holds.
+    The promise of a calibrated theta holds there too: `calibrate` has confirmed every smaller theta
+    of its grid before it.
     """
     step = max(int(np.searchsorted(np.asarray(thetas), theta + 1e-9, side="right")) - 1, 0)
     return WorkingPoint(step=step, theta=float(thetas[step]), source=source, words=words)

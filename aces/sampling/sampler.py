@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from aces.params import Adaptive
 from aces.rule.counts import Counts, Looks, Round
+from aces.rule.sequential import Evidence
 from aces.rule.stopping import LookBook, Stopping
 from aces.runtime import Runtime
 from aces.sampling import noise
@@ -24,6 +25,8 @@ from aces.sampling.tally import Score
 
 # The looks at some images and the positions of these images -> (N,) whether each may stop.
 Settled = Callable[[Looks, np.ndarray], np.ndarray]
+# What the looks at some images show, their guessed classes and positions -> the same.
+Enough = Callable[[Evidence, np.ndarray, np.ndarray], np.ndarray]
 
 
 def sample(
@@ -37,13 +40,14 @@ def sample(
     label=None,
     select: nn.Module | None = None,
     score: Score | None = None,
+    enough: Enough | None = None,
 ) -> Counts:
     """Draw noisy copies of each image, run the network on them, and count classes and scores.
 
     The draws are independent: across images, rounds and chunks, and across networks and seeds. With
     `runtime.scratch`, finished work survives there under the fingerprint of what it depends on, and
     a later call goes on with it. With `plan.adaptive`, an image stops once more draws would change
-    no answer at its thetas; the counts then hold the looks.
+    no answer at its thetas, or `enough` says that it may; the counts then hold the looks.
 
     network: images (D, C, H, W) in [0, 1] -> logits (D, K), used in eval mode; select: the same
     with two logits, whose softmax is the score instead of the entropy; score: a function from
@@ -70,7 +74,7 @@ def sample(
             drawing.draw(Round.PREDICT, everyone, stop=plan.n_predict)
             looks = {}
         else:
-            looks = _draw_adaptively(drawing, plan, plan.adaptive)
+            looks = _draw_adaptively(drawing, plan, plan.adaptive, enough)
     return Counts(
         classes=drawing.classes,
         score=drawing.score,
@@ -86,8 +90,12 @@ def sample(
     )
 
 
-def _draw_adaptively(drawing: Drawing, plan: DrawPlan, adaptive: Adaptive) -> dict[Round, Looks]:
+def _draw_adaptively(
+    drawing: Drawing, plan: DrawPlan, adaptive: Adaptive, enough: Enough | None
+) -> dict[Round, Looks]:
     """Rounds BOUND and PREDICT with early stops, after round GUESS."""
+    if enough is not None:
+        return {Round.BOUND: _draw_until(drawing, plan, adaptive, enough)}
     stopping = Stopping(
         adaptive,
         sigma=plan.sigma,
@@ -105,6 +113,15 @@ def _draw_adaptively(drawing: Drawing, plan: DrawPlan, adaptive: Adaptive) -> di
         for round_, draws, settled in rounds
         if draws
     }
+
+
+def _draw_until(drawing: Drawing, plan: DrawPlan, adaptive: Adaptive, enough: Enough) -> Looks:
+    """Round BOUND, until the draws of an image are enough."""
+
+    def settled(looks: Looks, images: np.ndarray) -> np.ndarray:
+        return enough(Evidence(looks, drawing.settings.tv), drawing.guess[images], images)
+
+    return _draw_in_looks(drawing, Round.BOUND, adaptive, n=plan.n, settled=settled)
 
 
 def _draw_in_looks(
