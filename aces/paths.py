@@ -26,7 +26,7 @@ SUMMARY = RESULTS / "summary.json"  # the run in single numbers; METRICS are a f
 CALIBRATION = RESULTS / "calibration.json"
 STAGE_METRICS = Path("metrics")
 REPORTS = Path("reports")
-ATTACK = Path("attack") / "attack.json"  # of `aces attack`, where it was asked for
+ATTACK = REPORTS / "attack" / "attack.json"  # of `aces attack`, where it was asked for
 
 
 def network(role: str, folder: Path = Path()) -> Path:

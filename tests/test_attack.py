@@ -144,19 +144,19 @@ def test_the_command_writes_the_curve_and_the_trials(project, capsys):
     assert main(["attack", "--images", "8", *QUICK, "--seed", "0"]) == 0
     shown = capsys.readouterr().out
     assert "certified of 8 images" in shown
-    summary = json.loads((project / "attack" / "attack.json").read_text())
+    summary = json.loads((project / "reports" / "attack" / "attack.json").read_text())
     assert summary["breaches"] == [] and summary["scales"][0]["any"] == 0
     assert set(summary["files"]) == {
         "models/core.safetensors",
         "models/certify.safetensors",
         "data/digits/eval.npz",
     }
-    assert read_attack(project / "attack" / "attack.json", summary["files"]) is not None
-    with open(project / "attack" / "attack.csv") as file:
+    assert read_attack(project / "reports" / "attack" / "attack.json", summary["files"]) is not None
+    with open(project / "reports" / "attack" / "attack.csv") as file:
         rows = list(csv.DictReader(file))
     assert set(rows[0]) == {"radius", "certified_accuracy", "empirical_accuracy"}
-    assert Image.open(project / "attack" / "attack.png").size[0] > 300
-    assert (project / "attack" / "trials.csv").read_text().count("\n") > 3
+    assert Image.open(project / "reports" / "attack" / "attack.png").size[0] > 300
+    assert (project / "reports" / "attack" / "trials.csv").read_text().count("\n") > 3
 
 
 def test_files_can_be_attacked(project, capsys):

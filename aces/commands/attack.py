@@ -62,8 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="DIR",
-        default="attack",
-        help="where attack.json, attack.csv, trials.csv and attack.png go (default: attack)",
+        default="reports/attack",
+        help="where attack.json, attack.csv, trials.csv and attack.png go (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="also print the JSON")
 
