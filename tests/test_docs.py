@@ -95,6 +95,47 @@ def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
     assert "usage: aces certify" in commands and "<!-- help" not in commands
 
 
+# ---------------------------------------------------------------- costs
+
+TRAINING_IMAGES = {"cifar10": 50_000, "imagenet": 1_281_167}
+
+
+def training_passes(settings: params.Params) -> float:
+    """One image through a network, forward, is a pass: a training step takes three for each noisy
+    copy, and SmoothAdv three more for each step of its attack.
+    """
+    if settings.core.checkpoint != params.NONE:
+        return 0.0
+    copies = 1
+    if settings.certify.method != "gaussian":
+        chosen = getattr(settings.certify, settings.certify.method)[0]
+        copies = chosen.draws * (1 + getattr(chosen, "steps", 0))
+    epochs = settings.core.train.epochs + copies * settings.certify.train.epochs
+    return 3 * epochs * TRAINING_IMAGES[settings.dataset.name]
+
+
+def drawing_passes(settings: params.Params) -> float:
+    """Early stopping leaves about half of the draws."""
+    share = 0.5 if settings.sample.adaptive.enabled else 1.0
+    return 500 * (settings.sample.n0 + share * (settings.sample.n + settings.sample.n_predict))
+
+
+def test_the_costs_are_those_of_the_profiles():
+    text = (ROOT / "docs/explanation/costs.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
+    assert len(rows) == 9
+    for profile, training, drawing, cores, gpu in rows:
+        settings = params.load(ROOT / f"profiles/{profile}.yaml")
+        made = training_passes(settings), drawing_passes(settings)
+        assert [f"{passes / 1e6:.1f}" for passes in made] == [training, drawing], profile
+        if gpu:
+            speed = 100_100 / 15 if settings.dataset.name == "cifar10" else 100_100 / 110
+            assert float(gpu) == pytest.approx(sum(made) / speed / 3600, rel=0.03)
+        if cores and "measured" not in cores:
+            assert float(cores) == pytest.approx(sum(made) / 400 / 3600, rel=0.03)
+
+
 # ---------------------------------------------------------------- Python
 
 
