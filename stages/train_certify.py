@@ -6,8 +6,8 @@ noise, and may be the core network itself (`certify.checkpoint: models/core.safe
 
 from torch import nn
 
+from aces import extension, paths
 from aces import networks as library
-from aces import paths
 from aces.params import Params
 from aces.tracking import StageRun
 from aces.training import methods
@@ -23,7 +23,7 @@ def train_certify(params: Params, run: StageRun) -> dict:
             params,
             certify.checkpoint,
             role="certify",
-            arch=_named(certify.arch, certify.checkpoint),
+            arch=_named(params),
         )
         about: dict[str, object] = {"checkpoint": networks.checkpoint_name(certify.checkpoint)}
     elif certify.weights == "pretrained":
@@ -62,7 +62,7 @@ def denoiser(params: Params, run: StageRun, classifier: nn.Module) -> nn.Module:
 
     settings = params.certify.denoiser
     if networks.is_published(settings.checkpoint):
-        return library.load_denoiser(settings.checkpoint)
+        return library.load_denoiser(settings.checkpoint, arch=settings.arch)
     training = networks.read_training(params)
     fresh = library.build_denoiser(settings.arch, channels=training.shape[0])
     write_row = CurveFile(paths.training_curve("denoiser"))
@@ -84,9 +84,14 @@ def denoiser(params: Params, run: StageRun, classifier: nn.Module) -> nn.Module:
     )
 
 
-def _named(arch: str, checkpoint: str) -> str | None:
-    """The architecture of the file, unless the file is the pipeline's own and says it itself."""
-    return None if checkpoint == str(paths.network("core")) else arch
+def _named(params: Params) -> str | None:
+    """The architecture of the classifier in the file, which may be the core network's own file.
+
+    That file says itself what it holds, but a function of the user's has to be named.
+    """
+    if params.certify.checkpoint != str(paths.network("core")):
+        return params.certify.arch
+    return params.core.arch if extension.is_reference(params.core.arch) else None
 
 
 if __name__ == "__main__":

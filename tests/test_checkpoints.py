@@ -1,8 +1,14 @@
 """Published checkpoints: every format loads strictly, bad files give one line."""
 
+import argparse
+import collections
 import pickle
 import re
+import sys
+import types
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -173,6 +179,65 @@ def test_bare_pickle_with_code_is_refused_and_not_run(tmp_path):
     with pytest.raises(InputError, match="refused"):
         networks.load_checkpoint("evil.pth", dataset="cifar10")
     assert not (tmp_path / "executed").exists()
+
+
+def trap(tmp_path, name: str) -> None:
+    """A module that leaves a file behind when it is imported."""
+    (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n")
+
+
+def test_the_name_of_a_network_in_a_file_runs_nothing(tmp_path):
+    """`arch` in a foreign file may look like package.module:function: only the user's may."""
+    trap(tmp_path, "trap_a")
+    tree = cohen(published.cifar_resnet(20), arch="trap_a:build")
+    found = networks.import_checkpoint(save(tree), dataset="cifar10")
+    assert found.arch == "cifar_resnet20"
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_header_of_a_safetensors_file_runs_nothing(tmp_path, nested):
+    trap(tmp_path, "trap_b")
+    module = networks.build("tiny", num_classes=10, mean=(0.1,) * 3, std=(0.7,) * 3)
+    recipe = module.recipe | {"arch": "trap_b:build", "options": {"source": "x"}}
+    if nested:
+        recipe = recipe | {"arch": "resized", "options": {"size": 8, "network": recipe}}
+    networks.save_model("own.safetensors", module, **recipe)
+    with pytest.raises(InputError, match="is of the function trap_b:build.*if you trust it, name"):
+        networks.load_checkpoint("own.safetensors", dataset="cifar10")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_header_of_a_denoiser_runs_nothing(tmp_path):
+    trap(tmp_path, "trap_c")
+    denoiser = networks.build_denoiser("small-denoiser", channels=3)
+    denoiser.recipe["arch"] = "trap_c:build"
+    networks.save_denoiser("d.safetensors", denoiser)
+    with pytest.raises(InputError, match="is of the function trap_c:build.*if you trust it, name"):
+        networks.load_denoiser("d.safetensors", channels=3)
+    assert not (tmp_path / "executed").exists()
+
+
+ThinningRecipe = collections.namedtuple("ThinningRecipe", ["modules", "parameters"])
+
+
+def test_what_scripts_save_beside_the_weights_does_not_matter(monkeypatch):
+    """Options, numbers of numpy, distiller's list of what it pruned: placeholders stand for them."""
+    distiller = types.ModuleType("distiller.thinning")
+    distiller.ThinningRecipe = ThinningRecipe
+    monkeypatch.setitem(sys.modules, "distiller", types.ModuleType("distiller"))
+    monkeypatch.setitem(sys.modules, "distiller.thinning", distiller)
+    monkeypatch.setattr(ThinningRecipe, "__module__", "distiller.thinning")
+    tree = cohen(
+        published.cifar_resnet(20),
+        arch="resnet20_cifar",
+        args=argparse.Namespace(lr=0.1, data=Path("data")),
+        best_acc=np.float64(91.2),
+        curve=np.arange(3.0),
+        thinning_recipes=[ThinningRecipe({"conv1": {"out_channels": 12}}, {"conv1.weight": []})],
+    )
+    found = networks.import_checkpoint(save(tree), dataset="cifar10")
+    assert_holds(found.module, tree["state_dict"])
 
 
 def test_whole_networks_are_refused():

@@ -70,6 +70,44 @@ def test_ffdnet_is_its_definition(channels, width, depth):
     torch.testing.assert_close(denoiser(z, torch.tensor(0.3)), slow_ffdnet(state, z, 0.3))
 
 
+def dncnn(channels: int, depth: int, *, norm: bool, biases: tuple[bool, bool, bool]):
+    """Zhang et al. (2017): cszn/KAIR without batch norm, cszn/DnCNN and SaoYan/DnCNN-PyTorch with."""
+    first, middle, last = biases
+    layers = [torch.nn.Conv2d(channels, 6, 3, padding=1, bias=first), torch.nn.ReLU()]
+    for _ in range(depth - 2):
+        layers.append(torch.nn.Conv2d(6, 6, 3, padding=1, bias=middle))
+        layers += [torch.nn.BatchNorm2d(6, eps=1e-4 if first else 1e-5)] if norm else []
+        layers.append(torch.nn.ReLU())
+    layers.append(torch.nn.Conv2d(6, channels, 3, padding=1, bias=last))
+    network = torch.nn.Sequential(*layers)
+    for name, tensor in network.state_dict().items():
+        if "running" in name:
+            tensor.uniform_(0.01, 0.5)
+    return network.eval()
+
+
+@pytest.mark.parametrize(
+    "prefix, norm, biases",
+    [
+        ("model.", False, (True, True, True)),
+        ("module.dncnn.", True, (False, False, False)),
+        ("dncnn.", True, (True, False, False)),
+    ],
+)
+@pytest.mark.parametrize("channels, depth", [(3, 20), (1, 17), (1, 4)])
+def test_dncnn_is_its_definition(channels, depth, prefix, norm, biases):
+    network = dncnn(channels, depth, norm=norm, biases=biases)
+    torch.save({prefix + k: v for k, v in network.state_dict().items()}, "a.pth")
+    denoiser = networks.load_denoiser("a.pth", channels=channels)
+    assert denoiser.recipe["arch"] == "dncnn"
+    z = torch.randn(2, channels, 7, 9)
+    with torch.inference_mode():
+        torch.testing.assert_close(denoiser(z, torch.tensor(0.1)), z - network(z))
+    networks.save_denoiser("d.safetensors", denoiser)
+    again = networks.load_denoiser("d.safetensors")
+    assert networks.fingerprint(again) == networks.fingerprint(denoiser)
+
+
 @pytest.mark.parametrize("arch", ["ffdnet", "small-denoiser"])
 def test_odd_sizes_keep_their_shape(arch):
     denoiser = networks.build_denoiser(arch, channels=3, options={"width": 4, "depth": 3}).eval()

@@ -117,8 +117,9 @@ def check_networks(loaded: params.Params) -> None:
     if loaded.dataset.name not in data.DATASETS:
         return  # what the images are is known once the stage `subsample` has read them
     info = data.info(loaded.dataset.name)
-    for arch in (loaded.core.arch, loaded.certify.arch):
-        networks.check_arch(arch, num_classes=info.num_classes, shape=info.shape)
+    for section in (loaded.core, loaded.certify):
+        if section.checkpoint == params.NONE:  # else the file says what it holds
+            networks.check_arch(section.arch, num_classes=info.num_classes, shape=info.shape)
 
 
 def check_git() -> None:

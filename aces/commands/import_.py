@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="a path, an address (https://...) or a name (resnet20, resnet56, distiller-resnet20, "
         "ffdnet): a state dict (of Cohen et al., SmoothAdv, MACER, Consistency, ACES, LaNet, "
-        "torchvision, any CIFAR ResNet, FFDNet), a TorchScript archive or an ONNX model",
+        "torchvision, any CIFAR ResNet, FFDNet, DnCNN), a TorchScript archive or an ONNX model",
     )
     parser.add_argument("--sha256", help="the digest that the file must have, in hexadecimal")
     parser.add_argument(
@@ -274,7 +274,7 @@ def _import_denoiser(args: argparse.Namespace, path: Path, evaluation: "EvalSet 
     from aces.networks.evidence import accuracy_of
 
     channels = evaluation.shape[0] if evaluation is not None else None
-    denoiser = networks.load_denoiser(path, channels=channels)
+    denoiser = networks.load_denoiser(path, channels=channels, arch=args.arch)
     fingerprint = networks.fingerprint(denoiser)
     arch = denoiser.recipe["arch"]  # type: ignore[index]
     out = args.out or _default_out(f"denoiser-{arch}", fingerprint)
@@ -295,6 +295,11 @@ def _import_denoiser(args: argparse.Namespace, path: Path, evaluation: "EvalSet 
             f"at sigma {sigma:g} it raises the peak signal-to-noise ratio from {quality.noisy:.1f} "
             f"to {quality.denoised:.1f} dB"
         )
+        if quality.denoised <= quality.noisy:
+            notes.append(
+                "warning: it does not improve these images; was it trained for another noise "
+                "(--sigma)?"
+            )
     if args.before is not None and evaluation is not None:
         network = networks.before(denoiser, networks.load_model(args.before), sigma=sigma)
         findings["accuracy"] = accuracy_of(network, evaluation, sigma=sigma)

@@ -190,7 +190,13 @@ def _filled(
     match: Match, weights: Weights, path: Path, *, num_classes: int, info: Info
 ) -> _Candidate:
     """The network with the weights of the file."""
-    classifier = build(match.arch, num_classes=num_classes, mean=info.mean, std=info.std)
+    classifier = build(
+        match.arch,
+        num_classes=num_classes,
+        mean=info.mean,
+        std=info.std,
+        options=match.options,
+    )
     network, recipe = classifier.network, classifier.recipe or {}
     reading.check_kinds(network.state_dict(), match.state, path)
     # All tensors fit. Batch counters may be absent or belong to second heads; they are not used.

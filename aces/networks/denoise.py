@@ -11,6 +11,7 @@ pixels. Known by name:
 | name                      | denoiser                                                        |
 |---------------------------|-----------------------------------------------------------------|
 | `ffdnet`                  | FFDNet (Zhang et al., 2018), which is told sigma                |
+| `dncnn`                   | DnCNN (Zhang et al., 2017), for the noise it was trained with   |
 | `small-denoiser`          | a few convolutions at half resolution: minutes on two cores     |
 | `package.module:function` | your own: `function(channels)` returns the module               |
 
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from aces import extension
 from aces.errors import InputError, one_line
 
-FFDNET, SMALL = "ffdnet", "small-denoiser"
+FFDNET, DNCNN, SMALL = "ffdnet", "dncnn", "small-denoiser"
 
 
 class FFDNet(nn.Module):
@@ -49,6 +50,31 @@ class FFDNet(nn.Module):
         level = sigma.to(z.dtype).expand(len(z), 1, *z.shape[-2:])
         denoised = F.pixel_shuffle(self.model(torch.cat((z, level), dim=1)), 2)
         return denoised[..., :height, :width]
+
+
+class DnCNN(nn.Module):
+    """z minus an estimate of its noise, which convolutions at full resolution make.
+
+    biases: of the first convolution, those between, and the last. Published networks with a bias in
+    the first one have the batch norm of their authors, which adds 1e-4 to the variance; the others
+    have torch's.
+    """
+
+    def __init__(
+        self, channels: int, *, width: int, depth: int, norm: bool, biases: Sequence[bool]
+    ):
+        super().__init__()
+        first, middle, last = biases
+        layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=first), nn.ReLU()]
+        for _ in range(depth - 2):
+            layers.append(nn.Conv2d(width, width, 3, padding=1, bias=middle))
+            layers += [nn.BatchNorm2d(width, eps=1e-4 if first else 1e-5)] if norm else []
+            layers.append(nn.ReLU())
+        layers.append(nn.Conv2d(width, channels, 3, padding=1, bias=last))
+        self.model = nn.Sequential(*layers)
+
+    def forward(self, z: Tensor, sigma: Tensor) -> Tensor:
+        return z - self.model(z)
 
 
 class SmallDenoiser(nn.Module):
@@ -137,20 +163,16 @@ def build_denoiser(
 ) -> nn.Module:
     """A fresh denoiser; its attribute `recipe` holds the arguments that make such a one again."""
     options = dict(options or {})
-    if arch in (FFDNET, SMALL):
+    if arch in (FFDNET, DNCNN, SMALL):
         options = _usual(arch, channels) | options
-        sizes = {name: int(options[name]) for name in ("width", "depth")}
-        if not (0 < sizes["width"] <= 4096 and 2 <= sizes["depth"] <= 1000):
-            raise InputError(f"denoiser {arch}: no network of width and depth {sizes}")
-        kind = FFDNet if arch == FFDNET else SmallDenoiser
-        denoiser: nn.Module = kind(channels, **sizes)
+        denoiser = _known(arch, channels, options)
     elif extension.is_reference(arch):
         denoiser = _own(arch, channels)
         source = extension.source_digest(extension.resolve(arch, what="denoiser.arch"))
         options = {"source": source} if source else {}
     else:
         raise InputError(
-            f"denoiser.arch={arch!r} is unknown: expected {FFDNET}, {SMALL} or "
+            f"denoiser.arch={arch!r} is unknown: expected {FFDNET}, {DNCNN}, {SMALL} or "
             "package.module:function"
         )
     options = {name: options[name] for name in sorted(options)}  # as they come back from a file
@@ -158,10 +180,23 @@ def build_denoiser(
     return denoiser
 
 
-def _usual(arch: str, channels: int) -> dict[str, int]:
-    """The published widths and depths of FFDNet, and ours."""
+def _known(arch: str, channels: int, options: Mapping[str, Any]) -> nn.Module:
+    sizes = {name: int(options[name]) for name in ("width", "depth")}
+    if not (0 < sizes["width"] <= 4096 and 2 <= sizes["depth"] <= 1000):
+        raise InputError(f"denoiser {arch}: no network of width and depth {sizes}")
+    if arch == DNCNN:
+        first, middle, last = (bool(each) for each in options["biases"])
+        norm = bool(options["norm"])
+        return DnCNN(channels, norm=norm, biases=(first, middle, last), **sizes)
+    return (FFDNet if arch == FFDNET else SmallDenoiser)(channels, **sizes)
+
+
+def _usual(arch: str, channels: int) -> dict[str, Any]:
+    """The published widths and depths of FFDNet and DnCNN, and ours."""
     if arch == SMALL:
         return {"width": 48, "depth": 6}
+    if arch == DNCNN:
+        return {"width": 64, "depth": 17, "norm": True, "biases": [True, False, False]}
     return {"width": 64, "depth": 15} if channels == 1 else {"width": 96, "depth": 12}
 
 

@@ -13,11 +13,12 @@ from aces import data, extension, files
 from aces.data import EvalSet
 from aces.errors import InputError
 from aces.networks import reading
-from aces.networks.denoise import FFDNET, Denoised, build_denoiser
-from aces.networks.formats import Weights, existing, read_weights, without_prefix
+from aces.networks.denoise import DNCNN, FFDNET, Denoised, build_denoiser
+from aces.networks.formats import Weights, existing, read_weights
 from aces.networks.normalization import Classifier, Normalize, plain
 from aces.networks.programs import is_program
 from aces.networks.registry import DENOISED
+from aces.networks.structure import Layer, layers_of
 
 KIND = "denoiser"  # in the header of a file that holds one
 _MISFIT = "does not fit the denoiser of this version: train or import it again"
@@ -63,15 +64,18 @@ def save_denoiser(path: str | Path, denoiser: nn.Module, **metadata: object) -> 
     files.write_bytes(path, safetensors.torch.save(tensors, metadata=content))
 
 
-def load_denoiser(path: str | Path, *, channels: int | None = None) -> nn.Module:
-    """The denoiser in a file of ours or a published FFDNet, in evaluation mode, on the CPU.
+def load_denoiser(
+    path: str | Path, *, channels: int | None = None, arch: str | None = None
+) -> nn.Module:
+    """The denoiser in a file of ours or a published FFDNet or DnCNN, in evaluation mode, on the CPU.
 
-    channels: what it must take; None accepts any.
+    channels: what it must take; None accepts any. arch: the name that the user gives. A file may
+    name a function (package.module:function), which is called only if the user names it too.
     """
     path = existing(path)
     header = reading.read_own_header(path) if reading.is_safetensors(path) else None
     if header is not None:
-        denoiser = _own_file(path, header)
+        denoiser = _own_file(path, header, asked=arch)
     else:
         denoiser = published_denoiser(read_weights(path), path)
     found = denoiser.recipe["channels"]  # type: ignore[index]
@@ -82,11 +86,17 @@ def load_denoiser(path: str | Path, *, channels: int | None = None) -> nn.Module
     return denoiser
 
 
-def _own_file(path: Path, header: Mapping[str, str]) -> nn.Module:
+def _own_file(path: Path, header: Mapping[str, str], *, asked: str | None) -> nn.Module:
     if header.get("kind") != KIND:
         raise InputError(
             f"checkpoint {path} holds the network {header.get('arch')}, not a denoiser: name it as "
             "core.checkpoint or certify.checkpoint"
+        )
+    made_by = header.get("arch", "")
+    if extension.is_reference(made_by) and made_by != asked:
+        raise InputError(
+            f"checkpoint {path} is of the function {made_by}, which would be run to build the "
+            f"denoiser: if you trust it, name it (--arch {made_by}, or certify.denoiser.arch)"
         )
     state = reading.checked_tensors(reading.read_safetensors(path), path)
     arguments = _arguments(header)
@@ -128,45 +138,78 @@ def holds_denoiser(path: Path) -> bool:
         return False
     if reading.is_safetensors(path) and (header := reading.read_own_header(path)) is not None:
         return header.get("kind") == KIND
-    return _ffdnet(read_weights(path).state) is not None
+    return _recognise(read_weights(path).state) is not None
 
 
 def published_denoiser(weights: Weights, path: Path) -> nn.Module:
-    """The FFDNet with these weights."""
-    found = _ffdnet(weights.state)
+    """The FFDNet or DnCNN with these weights."""
+    found = _recognise(weights.state)
     if found is None:
         raise InputError(
-            f"checkpoint {path} is no denoiser that is known: expected an FFDNet, or a file of "
-            "`aces "
-            "import` or of training here; for another network, write a function "
+            f"checkpoint {path} is no denoiser that is known: expected an FFDNet, a DnCNN, or a "
+            "file of `aces import` or of training here; for another network, write a function "
             "(package.module:function) that loads it"
         )
-    state, channels, options = found
-    denoiser = build_denoiser(FFDNET, channels=channels, options=options)
-    reading.check_kinds(denoiser.state_dict(), state, path)
-    denoiser.load_state_dict(state)
+    denoiser = build_denoiser(found.arch, channels=found.channels, options=found.options)
+    expected = denoiser.state_dict()
+    reading.check_kinds(expected, found.state, path)
+    denoiser.load_state_dict(expected | found.state)  # batch counters are not used
     return denoiser.eval()
 
 
-def _ffdnet(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], int, dict[str, int]] | None:
-    """The weights under the names of `FFDNet`, its channels, width and depth; None if it is "
-    "none."""
-    level: dict[str, Tensor] | None = state
-    while level is not None and "0.weight" not in level:
-        level = without_prefix(level)
-    kernels = [tensor for tensor in (level or {}).values() if tensor.ndim == 4]
-    if level is None or len(kernels) < 2:
+class _Found(NamedTuple):
+    """A published denoiser: what it is, and its weights under our names."""
+
+    arch: str
+    channels: int
+    options: dict[str, Any]
+    state: dict[str, Tensor]
+
+
+def _recognise(state: dict[str, Tensor]) -> _Found | None:
+    """The denoiser in a state dict, from its shapes: convolutions one after another.
+
+    The first of FFDNet gets a quarter of the pixels in four times the channels, and one channel for
+    sigma. That of DnCNN gets the image.
+    """
+    given = _chain(state)
+    if given is None:
         return None
-    first, last = kernels[0].shape, kernels[-1].shape
-    channels, options = last[0] // 4, {"width": first[0], "depth": len(kernels)}
+    convs = [layer for layer in given if layer.kind == "conv"]
+    inputs, outputs = convs[0].weight.shape[1], convs[-1].width
+    options: dict[str, Any] = {"width": convs[0].width, "depth": len(convs)}
+    if outputs % 4 == 0 and inputs == outputs + 1:
+        arch, channels = FFDNET, outputs // 4
+    elif inputs == outputs and inputs in (1, 3):
+        arch, channels = DNCNN, inputs
+        options["norm"] = len(convs) < len(given)
+        options["biases"] = ["bias" in convs[place].leaves for place in (0, 1, -1)]
+    else:
+        return None
     with torch.device("meta"):
-        skeleton = build_denoiser(FFDNET, channels=max(channels, 1), options=options).state_dict()
-    renamed = {f"model.{name}": tensor for name, tensor in level.items()}
-    if {name: tensor.shape for name, tensor in renamed.items()} != {
-        name: tensor.shape for name, tensor in skeleton.items()
-    }:
+        ours = _chain(build_denoiser(arch, channels=channels, options=options).state_dict())
+    if ours is None or [_form(layer) for layer in ours] != [_form(layer) for layer in given]:
         return None
-    return renamed, channels, options
+    renamed = {
+        f"{mine.path}.{leaf}": state[f"{theirs.path}.{leaf}"]
+        for mine, theirs in zip(ours, given, strict=True)
+        for leaf in mine.leaves
+    }
+    return _Found(arch, channels, options, renamed)
+
+
+def _chain(state: dict[str, Tensor]) -> list[Layer] | None:
+    """The convolutions of a network in order, then its batch norms; None if it has other layers."""
+    counted = {name for name in state if name.endswith(reading.COUNTER)}
+    layers = layers_of({name: state[name] for name in state if name not in counted})
+    if layers is None or any(layer.kind == "linear" for layer in layers):
+        return None
+    ordered = sorted(layers, key=lambda layer: layer.kind)  # conv before norm; keeps their order
+    return ordered if sum(layer.kind == "conv" for layer in ordered) > 2 else None
+
+
+def _form(layer: Layer) -> tuple:
+    return layer.kind, tuple(layer.weight.shape), set(layer.leaves)
 
 
 class Quality(NamedTuple):

@@ -30,7 +30,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR10_PIXELS = (lanet.MEAN, lanet.STD)
 GIVEN = "given"  # the user's own mean and std
 LEAST = 50  # images; below this, accuracy is too noisy to decide
-SCREENED = 100  # images on which hopeless candidates are left out, before all images are used
+SCREENED = (25, 100)  # images on which hopeless candidates are left out, before all are used
 LEVEL = 0.01  # the p-value below which one candidate is clearly better than another
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean, std
@@ -227,31 +227,35 @@ def try_all(
 ) -> list[Trial]:
     """The answers of every candidate, a pair of network and normalisation.
 
-    All are tried on some images. Those that are clearly less accurate than the best of them are
-    left at that, the others (and one with the normalisation `keep`) are tried on all images.
+    All are tried on a few images. Those that are clearly less accurate than the best of them are
+    left at that; the others (and one with the normalisation `keep`) are tried on more, and at last
+    on all images.
     """
-    stride = max(1, len(evaluation.label) // SCREENED)
-    some = _some(evaluation, slice(0, None, stride))
-    first: dict[tuple[str, str], np.ndarray] = {}
-    with progress("trying normalisations", len(modules) * len(some.label), "images") as bar:
-        for key, module in modules.items():
-            first[key] = answers(module, some, sigma=sigma)
-            bar.advance(len(some.label))
-    best = max(first.values(), key=lambda correct: correct.sum())
-    kept = max((key for key in first if key[1] == keep), key=lambda key: first[key].sum())
-    hopeful = [
-        key
-        for key, correct in first.items()
-        if key == kept or correct.sum() == best.sum() or p_value(best, correct) >= LEVEL
-    ]
-    if stride > 1:
-        with progress("comparing", len(hopeful) * len(evaluation.label), "images") as bar:
+    total = len(evaluation.label)
+    strides = sorted({max(1, total // count) for count in SCREENED} | {1}, reverse=True)
+    hopeful = list(modules)
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for stride in strides:
+        some = _some(evaluation, slice(0, None, stride))
+        with progress("trying normalisations", len(hopeful) * len(some.label), "images") as bar:
             for key in hopeful:
-                first[key] = answers(modules[key], evaluation, sigma=sigma)
-                bar.advance(len(evaluation.label))
+                found[key] = answers(modules[key], some, sigma=sigma)
+                bar.advance(len(some.label))
+        if stride > 1:
+            hopeful = _hopeful({key: found[key] for key in hopeful}, keep=keep)
     return [
-        Trial(*key, *statistics[key[1]], correct, stride == 1 or key in hopeful)
-        for key, correct in first.items()
+        Trial(*key, *statistics[key[1]], correct, key in hopeful) for key, correct in found.items()
+    ]
+
+
+def _hopeful(answered: Mapping[tuple[str, str], np.ndarray], *, keep: str) -> list[tuple[str, str]]:
+    """The candidates that are not clearly less accurate than the best, and the best of `keep`."""
+    best = max(answered.values(), key=lambda correct: correct.sum())
+    kept = max((key for key in answered if key[1] == keep), key=lambda key: answered[key].sum())
+    return [
+        key
+        for key, correct in answered.items()
+        if key == kept or correct.sum() == best.sum() or p_value(best, correct) >= LEVEL
     ]
 
 

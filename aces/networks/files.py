@@ -57,8 +57,8 @@ def load_model(path: str | Path) -> nn.Module:
     path = Path(path)
     recipe = reading.recipe_of(read_metadata(path), path)
     state = reading.checked_tensors(reading.read_safetensors(path), path)
-    expected = _skeleton(recipe, path)
-    if not _fits(expected, state):
+    expected = shapes(recipe, path)
+    if not fits(expected, state):
         raise InputError(
             f"{path} does not fit the network {recipe['arch']!r} of this version: train or import "
             "it again"
@@ -69,7 +69,7 @@ def load_model(path: str | Path) -> nn.Module:
     return module.eval()
 
 
-def _skeleton(recipe: dict[str, Any], path: Path) -> dict[str, Tensor]:
+def shapes(recipe: dict[str, Any], path: Path) -> dict[str, Tensor]:
     """The tensors of the network in a header, without memory for them: a forged header may
     describe a network far larger than its file.
     """
@@ -88,7 +88,7 @@ def _skeleton(recipe: dict[str, Any], path: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def _fits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:
+def fits(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:
     return expected.keys() == given.keys() and all(
         expected[name].shape == given[name].shape for name in expected
     )

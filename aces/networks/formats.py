@@ -43,6 +43,8 @@ CONTAINERS = (  # where files keep the state dict, the averaged weights first
     "params",
     "state",
 )
+# Of a network of ours as a whole; its parts may have others.
+OWN_NORMALIZATION = ("normalize.mean", "normalize.std")
 _MEANS, _STDS = ("mean", "mu", "new_mean", "image_mean"), ("std", "sigma", "new_std", "image_std")
 
 
@@ -56,6 +58,7 @@ class Weights:
     mean: tuple[float, ...] | None = None  # the normalisation, where the file has it
     std: tuple[float, ...] | None = None
     checked: bool = True  # whether that normalisation is known to be right
+    options: Mapping[str, Any] | None = None  # what `build` needs beside arch, in a file of ours
 
 
 def read_weights(path: str | Path) -> Weights:
@@ -101,6 +104,12 @@ def _state_dict(tree: dict[Any, Any], path: Path) -> tuple[str | None, dict[str,
     for name in (*CONTAINERS, *tree):
         if _is_state(tree.get(name)) and (name in CONTAINERS or _alone(tree)):
             return name, tree[name]
+    for name in CONTAINERS:  # one more level, such as {"model": {"state_dict": ...}}
+        inner = tree.get(name)
+        if isinstance(inner, dict):
+            for deeper in CONTAINERS:
+                if _is_state(inner.get(deeper)):
+                    return deeper, inner[deeper]
     raise InputError(
         f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(tree)[:5]))}): "
         "expected a state dict, or one under state_dict, net or model_state_dict"
@@ -126,14 +135,16 @@ def _read_safetensors(path: Path) -> Weights:
     if header is None:
         return _weights(path, PLAIN, state)
     recipe = reading.recipe_of(header, path)
-    return _weights(
-        path,
-        OWN,
-        state,
+    for name in OWN_NORMALIZATION:
+        state.pop(name, None)
+    return Weights(
+        format=OWN,
+        state=reading.checked_tensors(state, path),
         arch=recipe["arch"],
         mean=tuple(recipe["mean"]),
         std=tuple(recipe["std"]),
         checked=header.get("normalization") != UNCHECKED,
+        options=recipe.get("options"),
     )
 
 

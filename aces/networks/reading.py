@@ -24,13 +24,44 @@ from aces.errors import InputError, one_line
 MOST_EXPANSION = 8  # torch does not compress; weights that someone zipped shrink by far less
 COUNTER = "num_batches_tracked"  # of batch norm: whole numbers, absent in old files, not used here
 OWN_HEADER = "aces"  # the entry of a safetensors header that holds all of ours
+# What training scripts save beside the weights: options, counts, lists of what was pruned. A
+# placeholder that does nothing stands for each, so that nothing of them is built.
+BOOKKEEPING = (
+    "argparse.Namespace",
+    "distiller.thinning.ThinningRecipe",
+    "pathlib.PosixPath",
+    "pathlib.WindowsPath",
+    "numpy.dtype",
+    "numpy.ndarray",
+    *(
+        f"numpy.{core}.multiarray.{name}"
+        for core in ("core", "_core")
+        for name in ("scalar", "_reconstruct")
+    ),
+    "_codecs.encode",  # the bytes of such a number
+)
+
+
+class Placeholder:
+    """Stands for a value that is no weight; nothing of it is kept."""
+
+    def __new__(cls, *args: object, **options: object) -> "Placeholder":
+        return super().__new__(cls)
+
+    def __init__(self, *args: object, **options: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
 
 
 def read_tree(path: Path) -> Any:
     """The content of a file that `torch.save` wrote: tensors in dictionaries and lists."""
     check_sizes(path)
+    placeholders: list[Any] = [(Placeholder, name) for name in BOOKKEEPING]
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(placeholders):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "truncated" in str(error):
             raise InputError(f"checkpoint {path} is damaged or truncated: get it again") from None

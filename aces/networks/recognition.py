@@ -3,22 +3,25 @@
 What a file says about itself is a hint. The names of the same network differ between projects
 (`linear` or `fc`, `shortcut` or `downsample`, any wrapper's prefix). A network fits if its tensors
 have the same names and shapes after these are accounted for, or the same kinds and shapes in the
-same order.
+same order, or if they are those of a residual network, whatever its depth, widths and blocks.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from aces.errors import InputError
 from aces.networks import cifar_resnet
-from aces.networks.formats import LANET, MACER, Weights, without_prefix
+from aces.networks.files import fits, shapes
+from aces.networks.formats import LANET, MACER, OWN_NORMALIZATION, Weights, without_prefix
 from aces.networks.reading import COUNTER
-from aces.networks.registry import ARCHITECTURES, build, is_known
+from aces.networks.registry import ARCHITECTURES, build, functions_in, is_harmless
+from aces.networks.residual import choices_of, name_of
+from aces.networks.structure import read_structure
 
 # The selection networks of ACES: two outputs.
 SELECTION = {"cifar_resnet110_binary": "cifar_resnet110"}
@@ -49,8 +52,9 @@ class Match(NamedTuple):
 
     arch: str
     state: State
-    last: str  # the last tensor: one value, or one row, for each output
-    by_order: bool  # whether the names told nothing, and the order of the tensors did
+    last: str = ""  # the last tensor: one value, or one row, for each output
+    by_order: bool = False  # whether the names told nothing, and the order of the tensors did
+    options: Mapping[str, Any] | None = None  # what `build` needs besides the name
 
 
 def recognise(
@@ -60,22 +64,76 @@ def recognise(
 
     `asked` is the name the user gives; InputError if the file does not hold that network.
     """
+    if weights.options is not None and asked in (None, weights.arch):
+        return [_as_recorded(weights, path, asked=asked, sizes=(num_classes, channels))]
     levels = list(_levels(weights.state))
-    names = [asked] if asked else list(_candidates(weights))
-    found = _first_fit(names, levels, num_classes=num_classes, channels=channels)
-    if found is None and asked is None and channels == 3:
-        families = [*_by_file_name(path.name), *FAMILIES]
-        found = _first_fit(families, levels, num_classes=num_classes, channels=channels)
-    if found is None:
+    found = _matches(weights, path, levels, asked=asked, num_classes=num_classes, channels=channels)
+    if not found:
         raise InputError(_explain(weights, path, asked=asked, channels=channels, levels=levels))
-    given = len(found.state[found.last])
+    given = len(found[0].state[found[0].last])
     if given != num_classes:
         raise InputError(
             f"checkpoint {path} has {given} outputs, expected {num_classes}: it was trained for "
             "other classes than the dataset's"
         )
-    others = [] if asked else _same_parameters(found)
-    return [found, *others]
+    return found
+
+
+def _matches(
+    weights: Weights,
+    path: Path,
+    levels: list[State],
+    *,
+    asked: str | None,
+    num_classes: int,
+    channels: int,
+) -> list[Match]:
+    """The networks of the file: by name, by structure, or one of torchvision's."""
+    sizes = {"num_classes": num_classes, "channels": channels}
+    if asked is not None:
+        if choices_of(asked) is not None:
+            structural = _structural(levels, channels=channels)
+            return [match for match in structural if match.arch == asked]
+        found = _first_fit([asked], levels, **sizes)
+        return [found] if found else []
+    found = _first_fit(list(_candidates(weights)), levels, **sizes)
+    if found is not None:
+        return _same_parameters(found, _structural(levels, channels=channels))
+    if structural := _structural(levels, channels=channels):
+        return structural
+    if channels == 3:
+        found = _first_fit([*_by_file_name(path.name), *FAMILIES], levels, **sizes)
+    return [found] if found else []
+
+
+def _as_recorded(
+    weights: Weights, path: Path, *, asked: str | None, sizes: tuple[int, int]
+) -> Match:
+    """The network of a file of ours whose header says how to build it.
+
+    The header may name a function of the user's. It is called only if the user names it too:
+    otherwise a file could have any module imported.
+    """
+    assert weights.arch is not None and weights.options is not None
+    recipe = {"arch": weights.arch, "options": weights.options}
+    foreign = [name for name in functions_in(recipe) if name != asked]
+    if foreign:
+        raise InputError(
+            f"checkpoint {path} is of the function {foreign[0]}, which would be run to build the "
+            f"network: if you trust it, name it (--arch {foreign[0]}, or the arch in params.yaml)"
+        )
+    num_classes, channels = sizes
+    ones = [1.0] * channels
+    expected = shapes(recipe | {"num_classes": num_classes, "mean": ones, "std": ones}, path)
+    if not fits(
+        {name: expected[name] for name in expected if name not in OWN_NORMALIZATION}, weights.state
+    ):
+        raise InputError(
+            f"checkpoint {path} holds no {weights.arch} with {num_classes} outputs for images of "
+            f"{channels} channels: import the network again, for this dataset"
+        )
+    state = {name.removeprefix("network."): tensor for name, tensor in weights.state.items()}
+    return Match(weights.arch, state, options=weights.options)
 
 
 def skeleton(arch: str, *, num_classes: int, channels: int) -> State:
@@ -84,6 +142,19 @@ def skeleton(arch: str, *, num_classes: int, channels: int) -> State:
         ones = (1.0,) * channels
         network = build(arch, num_classes=num_classes, mean=ones, std=ones).network
     return _relevant(network.state_dict(), arch)
+
+
+def _structural(levels: list[State], *, channels: int) -> list[Match]:
+    """The residual networks of a file, whatever their depth, widths and blocks."""
+    for level in levels:
+        structure = read_structure(_relevant(level, ""), channels=channels)
+        if structure is not None:
+            options = structure.plan.as_options()
+            return [
+                Match(name, structure.state, "fc.weight", options=options)
+                for name in structure.names
+            ]
+    return []
 
 
 def _levels(state: State) -> Iterator[State]:
@@ -98,7 +169,7 @@ def _candidates(weights: Weights) -> Iterator[str]:
     """Names of networks to try first: what the file says, and our own, which are quickly built."""
     recorded = SELECTION.get(weights.arch or "", weights.arch)
     for name in (recorded, f"timm/{recorded}", USUAL.get(weights.format)):
-        if name and is_known(name):
+        if name and is_harmless(name):
             yield name
     yield from _cifar_resnets(weights.state)
     yield from (name for name in ARCHITECTURES if cifar_resnet.design(name) is None)
@@ -124,11 +195,17 @@ def _cifar_resnets(state: State) -> Iterator[str]:
     yield cifar_resnet.Design(blocks, width, shortcut).name
 
 
-def _same_parameters(match: Match) -> list[Match]:
-    """Networks with the same tensors that compute something else: padding in other places."""
-    if not cifar_resnet.design(match.arch) or not match.arch.endswith("-a"):
-        return []
-    return [match._replace(arch=f"{match.arch}-end")]
+def _same_parameters(match: Match, structural: list[Match]) -> list[Match]:
+    """The match, and networks with the same tensors that compute something else.
+
+    A regular network goes by its short name, the others by their structure.
+    """
+    if not cifar_resnet.design(match.arch) or not structural:
+        return [match]
+    names = {name_of(frozenset()): match}
+    if match.arch.endswith("-a"):
+        names[name_of(frozenset({"end"}))] = match._replace(arch=f"{match.arch}-end")
+    return [names.get(other.arch, other) for other in structural]
 
 
 def _first_fit(
@@ -203,21 +280,23 @@ def _explain(
     """Why nothing fits, as one line."""
     recorded = SELECTION.get(weights.arch or "", weights.arch)
     if asked:
-        other = _first_fit(list(_candidates(weights)), levels, num_classes=10, channels=channels)
-        if other is not None:
+        others = _matches(weights, path, levels, asked=None, num_classes=10, channels=channels)
+        if others:
             return (
-                f"checkpoint {path} holds {other.arch}, not arch={asked!r}: set the arch to "
-                f"{other.arch}"
+                f"checkpoint {path} holds {others[0].arch}, not arch={asked!r}: set the arch to "
+                f"{others[0].arch}"
             )
-    arch = asked or (recorded if recorded and is_known(recorded) else USUAL.get(weights.format))
+    arch = asked or (recorded if recorded and is_harmless(recorded) else USUAL.get(weights.format))
     if arch is None:
         known = ", ".join((*ARCHITECTURES, *FAMILIES))
         called = f", which it calls {weights.arch!r}" if weights.arch else ""
         return (
             f"checkpoint {path} does not say which network it holds{called}, and it is none of "
             f"{known} "
-            "nor another CIFAR ResNet: if it is whole, name its arch (--arch)"
+            "nor another residual network for small images: if it is whole, name its arch (--arch)"
         )
+    if choices_of(arch) is not None:
+        return f"checkpoint {path} holds no residual network {arch}: is the file whole?"
     expected = skeleton(arch, num_classes=10, channels=channels)
     given = max(
         (_relevant(level, arch) for level in levels),

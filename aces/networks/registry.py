@@ -9,6 +9,7 @@
 | `hf/<repository>`          | an image classifier of Hugging Face, see `huggingface`           |
 | `package.module:function`  | your own: `function(num_classes, channels)` returns a module     |
 | `torchscript`, `onnx`      | a program in a file, see `programs`; only `aces import` makes it |
+| `residual`                 | a residual network that `aces import` found, see `residual`      |
 | `denoised`                 | a denoiser before a classifier, see `denoise`                    |
 | `resized`                  | a network at a size of its own, see `resolution`                 |
 """
@@ -23,7 +24,7 @@ from torch import nn
 from aces import extension
 from aces.console import warn
 from aces.errors import InputError, one_line
-from aces.networks import cifar_resnet, huggingface, libraries
+from aces.networks import cifar_resnet, huggingface, libraries, residual
 from aces.networks.denoise import Denoised, build_denoiser
 from aces.networks.lanet import lanet
 from aces.networks.normalization import Classifier, Normalize, plain
@@ -77,15 +78,28 @@ def build(
     return classifier
 
 
-def is_known(arch: str) -> bool:
-    """Whether `build` would know the name, as far as that can be said without building."""
+def is_harmless(arch: str) -> bool:
+    """Whether `build` knows the name, and builds it without code of others or a network connection.
+
+    Such a name may come from a file that nobody vouches for.
+    """
     if arch in ARCHITECTURES or cifar_resnet.design(arch) is not None:
         return True
     if arch.startswith("timm/"):
         return libraries.is_timm(arch.removeprefix("timm/"))
-    if arch.startswith("hf/") or extension.is_reference(arch):
-        return True
     return libraries.is_torchvision(arch.removeprefix("torchvision/"))
+
+
+def functions_in(recipe: Mapping[str, Any]) -> list[str]:
+    """The functions of a user (`package.module:function`) that `build` would call for a recipe.
+
+    A denoised or resized network has the recipes of its parts among its options.
+    """
+    found = [recipe["arch"]] if extension.is_reference(str(recipe.get("arch"))) else []
+    parts = recipe.get("options") or {}
+    return found + [
+        name for part in parts.values() if isinstance(part, Mapping) for name in functions_in(part)
+    ]
 
 
 @torch.inference_mode()
@@ -125,6 +139,10 @@ def _network(arch: str, *, num_classes: int, channels: int, options: Options) ->
         return _cifar(arch, num_classes, channels)
     if extension.is_reference(arch):
         return _own(arch, num_classes=num_classes, channels=channels, options=options)
+    if residual.choices_of(arch) is not None:
+        return residual.build_residual(
+            arch, num_classes=num_classes, channels=channels, options=options
+        )
     if arch in PROGRAMS and "size" in options:
         return PROGRAMS[arch](int(options["size"]))
     if arch == DENOISED and options:
