@@ -167,7 +167,7 @@ LOOKS = {"fixed": {}, "looks": dict(shares=(0.1, 0.4, 1.0), spend=(0.2, 0.3, 0.5
 @pytest.mark.parametrize("how", LOOKS)
 @pytest.mark.parametrize("world", WORLDS)
 def test_false_claims_are_rarer_than_alpha(world, how):
-    """CERTIFY and PREDICT on 10,000 images of each world and way, 280,000 in all: not significantly
+    """CERTIFY and PREDICT on 10,000 images of each world and way, 320,000 in all: not significantly
     (1e-5) above alpha anywhere.
     """
     rng, false, images = np.random.default_rng(3), np.zeros(2, int), 10_000

@@ -18,7 +18,8 @@ After each look the answer for an image at a theta is known, or still open.
 Hence the theta chosen and its measured loss are those of all draws of all images: the losses that
 decide do not depend on the stopping, and the promise's proof holds as it stands.
 Measured on the default network, 2,000 images and a loss of 0.02: with n = 2,000 an image takes 218
-draws in the mean, after the 100 that guess its class.
+draws in the mean, after the 100 that guess its class, and theta is 0.47. 250 draws of every image
+choose 0.44, because more of them abstain.
 """
 
 from collections.abc import Callable, Iterator, Sequence

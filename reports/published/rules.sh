@@ -8,6 +8,7 @@ mkdir -p "$runs"
 
 # run NAME COMMAND...: the command in the clone $runs/NAME.
 run() {
+    echo "rules: $1"
     folder=$runs/$1 && shift
     if [ ! -d "$folder" ]; then
         git clone --quiet "$here" "$folder"
