@@ -26,6 +26,7 @@ SUMMARY = RESULTS / "summary.json"  # the run in single numbers; METRICS are a f
 CALIBRATION = RESULTS / "calibration.json"
 STAGE_METRICS = Path("metrics")
 REPORTS = Path("reports")
+REPORT = ("index.html", "figures", "tables")  # what the stage `report` writes there
 ATTACK = REPORTS / "attack" / "attack.json"  # of `aces attack`, where it was asked for
 
 

@@ -153,6 +153,9 @@ def test_the_story_of_a_pipeline(tracked):
     reports = tracked / "reports"
     reports.mkdir()
     reports.joinpath("index.html").write_text('<body><div class="provenance"></div></body>')
+    for other in ("compare", "tables"):
+        (reports / other).mkdir()
+        (reports / other / "index.html").write_text(other)
     metrics = {"theta": 0.4, "nac": 0.8, "certified_accuracy@0.25": 0.6, "certify": {"nac": 0.5}}
     curve = {"theta": [0.0, 0.4, 1.0], "nac": [0.9, 0.8, 0.5]}
     with tracking.track("combine", PARAMETERS):
@@ -172,6 +175,8 @@ def test_the_story_of_a_pipeline(tracked):
     ]
     table = json.loads(finished.artifact("curve/curve.json").read_text())
     assert table["columns"] == ["theta", "nac"] and table["data"][1] == [0.4, 0.8]
+    assert finished.artifact("report/tables/index.html") is not None
+    assert finished.artifact("report/compare/index.html") is None  # of other runs
     page = finished.artifact("report/index.html").read_text()
     assert finished.id in page and "combine, seconds" in page
     assert "parent_run" not in reports.joinpath("index.html").read_text()

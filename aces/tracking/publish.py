@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aces import paths
 from aces.tracking import names
 from aces.tracking.stage import StageRun
 
@@ -51,13 +52,17 @@ def log_report(
 ) -> None:
     """A copy of the report that also says how long the stages took, and from which revision it is.
 
+    Of `folder` only the report of this run is copied, not what other commands have put beside it.
+
     The page is not rendered again: the copy gets one more group in its list of provenance.
     picture: a function (page, image) that takes a screenshot of the page.
     """
     seconds = {stage: round(value, 1) for stage, value in run.seconds().items()}
     run.log_metrics({f"seconds/{stage}": value for stage, value in seconds.items()})
     copy = run.workspace() / "report"
-    shutil.copytree(folder, copy)
+    copy.mkdir()
+    for source in filter(Path.exists, (folder / name for name in paths.REPORT)):
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / source.name)
     page = copy / "index.html"
     if page.exists():
         rows = {
