@@ -159,16 +159,24 @@ def remarks_of(found: "RunCurve", params: parameters.Params) -> list[str]:
         f"with n = {params.sample.n:,} and alpha = {params.combine.alpha:g}",
     ]
     lines += [words for words in (above_natural(found.curve), stopped_early(params)) if words]
-    for rule, curve in found.others.items():
-        nac, acr = curve["nac"].to_numpy(), curve["acr"].to_numpy()
-        mine = found.at(None)
-        best = acr[nac >= mine["nac"] - 1e-12]
-        if len(best):
-            lines.append(
-                f"the {rule} rule on the same draws, no less accurate: ACR "
-                f"{floor_digits(float(best.max()), 3)} instead of {floor_digits(mine['acr'], 3)}"
-            )
+    lines += [same_price(found, rule) for rule in found.others]
     return lines
+
+
+def same_price(found: "RunCurve", other: str) -> str:
+    """Both rules at the natural accuracy of the working point, each at its best theta there."""
+    from aces.rule.statistics import floor_digits
+    from aces.rule.working_point import best_within
+
+    nac = float(found.at(None)["nac"])
+    best = {}
+    for rule, curve in ((found.rule, found.curve), (other, found.others[other])):
+        step = best_within(curve["nac"].to_numpy(), curve["acr"].to_numpy(), core_nac=nac, loss=0)
+        best[rule] = floor_digits(float(curve["acr"].iloc[step]), 3)
+    return (
+        f"at {_percent(nac)} % natural accuracy or more, the largest ACR of the {found.rule} rule "
+        f"is {best[found.rule]}, of the {other} rule {best[other]}, from the same draws"
+    )
 
 
 def _cells(row, radii: list[str]) -> list[str]:
