@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 __all__ = ["ACES", "Certificate", "DrawPlan", "Runtime", "certify", "predict"]
 
-# name -> the module that has it. `import aces` stays light: each is loaded with its first use.
+# name -> the module that defines it. `import aces` stays light: a module is loaded at its first use.
 _EXPORTS = {
     "ACES": "aces.model.composed",
     "Certificate": "aces.model.certificates",
@@ -26,7 +26,7 @@ _EXPORTS = {
     "certify": "aces.rule",
     "predict": "aces.rule",
 }
-# Modules that have moved, under their first names.
+# Modules that have moved: their names in version 0.1 -> where they are now.
 _MOVED = {
     "composition": "aces.rule",
     "counts": "aces.rule.counts",

@@ -13,8 +13,7 @@ from aces import __version__
 from aces.console import fail
 from aces.errors import explain
 
-# name -> what it does; each module has `configure(parser)`, `run(args) -> exit status`, and
-# `EXAMPLE`.
+# name -> what the command does
 COMMANDS = {
     "profile": "list the parameter sets, or put one in place",
     "summary": "show the trade-off of the finished run, and where to look next",
@@ -87,7 +86,7 @@ def build_parser(*commands: str) -> Parser:
 
 
 def _whole_parser() -> Parser:
-    """With the options of all commands, for `aces completion`."""
+    """The parser that knows the options of all commands, for `aces completion`."""
     return build_parser(*COMMANDS)
 
 

@@ -25,7 +25,7 @@ from rich.progress import (
 console = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
 
-PLAIN_SECONDS = 15  # between two plain lines of progress, where there is no terminal
+PLAIN_SECONDS = 15  # between two lines of progress in a log, where there is no terminal
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Errors that speak to the user, and the one place that turns an exception into a line of text."""
+"""Errors that the user can mend, and the one place that turns an exception into a line of text."""
 
 import errno
 from typing import NamedTuple
@@ -69,12 +69,13 @@ def extra_of(module: str | None) -> str | None:
 
 
 def missing(module: str | None, extra: str) -> str:
+    """The line that says how to install a module which an extra brings."""
     return f"this needs {module}, which is not installed: `pip install 'aces[{extra}]'` brings it"
 
 
 def one_line(error: object) -> str:
-    """The first line that says something in an error's text, or in any text; never empty, never
-    long.
+    """The first line of an error's text, or of any text, that is not blank. It is cut if it is long;
+    an error without a text is named by its class.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:MOST_CHARACTERS]

@@ -33,8 +33,7 @@ def resolve(name: str, *, what: str) -> Callable[..., Any]:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(
             f"{what}={name!r}: the module {module} cannot be imported ({reason}): expected a "
-            "module in "
-            "this folder or an installed package"
+            "module in this folder or an installed package"
         ) from None
     if not callable(found):
         raise InputError(
@@ -63,8 +62,8 @@ def source_digest(*things: object) -> str | None:
 def check_watched(name: str, *, code: str, what: str) -> None:
     """InputError if a function lies in this project and DVC does not watch its file.
 
-    code: the file or folder that params.yaml names beside it, which dvc.yaml depends on. The module
-    is found, not imported.
+    code: the file or folder that params.yaml names beside it and that dvc.yaml depends on. The
+    module is located without importing it.
     """
     if not is_reference(name):
         return
@@ -76,9 +75,8 @@ def check_watched(name: str, *, code: str, what: str) -> None:
     if not file.is_relative_to(watched):
         section = what.partition(".")[0]
         raise InputError(
-            f"{what}={name!r} is in {file.relative_to(here)}: set {section}.code to that file, "
-            "or to its "
-            "folder, so that DVC runs again what depends on it"
+            f"{what}={name!r} is in {file.relative_to(here)}: set {section}.code to that file, or to "
+            "its folder, so that DVC runs again what depends on it"
         )
 
 

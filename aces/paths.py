@@ -10,8 +10,8 @@ from pathlib import Path
 PARAMS = Path("params.yaml")
 GRAPH = Path("dvc.yaml")
 MODELS = Path("models")
-DEPLOYED = MODELS / "deployed"  # the network that was run, in its precision
-DEPLOYED_GRAPH = DEPLOYED / "network.onnx"  # of an int8 network
+DEPLOYED = MODELS / "deployed"  # the network as it was run, in the precision of the draws
+DEPLOYED_GRAPH = DEPLOYED / "network.onnx"  # exists only if that precision is int8
 SAMPLES = Path("samples")
 COUNTS = SAMPLES / "counts.npz"
 CORE = SAMPLES / "core.npz"  # the core network's answers
@@ -27,7 +27,7 @@ CALIBRATION = RESULTS / "calibration.json"
 STAGE_METRICS = Path("metrics")
 REPORTS = Path("reports")
 REPORT = ("index.html", "figures", "tables")  # what the stage `report` writes there
-ATTACK = REPORTS / "attack" / "attack.json"  # of `aces attack`, where it was asked for
+ATTACK = REPORTS / "attack" / "attack.json"  # written by `aces attack`
 
 
 def network(role: str, folder: Path = Path()) -> Path:

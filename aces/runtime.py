@@ -26,9 +26,9 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 class Runtime:
     """How work is done, never what comes out of it.
 
-    scratch: where finished parts of long work are kept, so that a killed run goes on; None keeps
-    nothing. progress: whether to show it. stop: is asked again and again while the work goes on;
-    where it says True, the work ends with the exception `Stopped`.
+    scratch: the folder where finished parts of long work are kept, so that a killed run can go on;
+    None keeps nothing. progress: whether to show a progress bar. stop: is called from time to time
+    during the work; when it returns True, the work ends with the exception `Stopped`.
     """
 
     device: str = "auto"  # auto, cpu, cuda (every GPU) or cuda:1

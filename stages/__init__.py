@@ -1,4 +1,4 @@
-"""One thin module a stage: load the parameters, read, one library call, write, log."""
+"""One thin module per stage: load the parameters, read, one library call, write, log."""
 
 import importlib.util
 import os

@@ -99,7 +99,7 @@ class WriterThread(threading.Thread):
 
 @pytest.fixture
 def tracked(repository, empty_store, monkeypatch) -> Path:
-    """A project with an empty store, whose stages write from this process: fast."""
+    """A project with an empty store. Its stages write to it from this process, which is fast."""
     from aces.tracking import channel
 
     shutil.copy(empty_store, repository / "mlflow.db")

@@ -39,7 +39,7 @@ def runner_up(classes, guess, n):
 
 def class_radius(counts: Counts, i, *, sigma, alpha, choose_at=None):
     """The certified radius of the guessed class, 0 for none; by one bound, or by two where round
-    GUESS lets expect more of them. choose_at: the alpha of that choice, None for one bound.
+    GUESS promises more of them. choose_at: the alpha of that choice, None for one bound.
     """
     guess, looks = int(counts.guess[i]), looks_made(counts, i, Round.BOUND)
     mine = [(int(classes[guess]), n, spend) for _, classes, n, spend, *_ in looks]

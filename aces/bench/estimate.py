@@ -24,9 +24,9 @@ from aces.training import Method, methods, standard, train_network
 
 # Training images and test images of the datasets whose size is known before they are there.
 SIZES = {"cifar10": (50_000, 10_000), "imagenet": (1_281_167, 50_000)}
-EPOCHS = 3  # of each measurement of training, the first of which warms up
+EPOCHS = 3  # epochs of a measurement of training; the first one warms up and is not counted
 ENOUGH = 0.6  # seconds that a measurement should take
-PIXELS = 2**20  # of one measured batch, at most
+PIXELS = 2**20  # a measured batch has at most so many pixels
 STAGES = 9
 EVALUATION = 0.02  # seconds that `combine` and `report` take for an image
 EARLY, EARLY_FROM = 0.5, 10_000  # the share of draws that early stopping leaves, from so many on

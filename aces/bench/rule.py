@@ -16,7 +16,7 @@ IMAGES, CLASSES, N0, N, N_PREDICT = 500, 10, 100, 100_000, 10_000
 THETAS = np.arange(BINS + 1) / BINS
 RADII = [i * 0.25 for i in range(9)]
 SIGMA, ALPHA = 0.5, 0.001
-LEVEL = ALPHA / 2  # of every bound and test of the paper's algorithms
+LEVEL = ALPHA / 2  # every bound and test of the paper's algorithms has this level
 PAPER: dict[str, Any] = {"alpha": ALPHA, "rule": "paper", "multiplicity": "bonferroni"}
 LOOPED = 1000  # pairs of image and theta that the loop answers
 

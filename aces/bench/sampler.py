@@ -28,7 +28,7 @@ from aces.sampling.sampler import sample
 SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
 REFERENCE_BATCH = 1000
 CALIBRATION = 32  # random images that calibrate int8: only its speed is of interest here
-BATCHES = (32, 64, 128)  # of the bare forward pass, the best of which counts
+BATCHES = (32, 64, 128)  # sizes that the bare forward pass is measured with; the best counts
 THETAS = np.arange(101) / 100
 TIMES = (1, 2, 4, 8)  # as many draws, to see how the time grows
 

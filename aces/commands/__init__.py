@@ -1,1 +1,1 @@
-"""One module a command: `configure(parser)`, `run(args) -> exit status`, `EXAMPLE`."""
+"""One module per command, with `configure(parser)`, `run(args) -> exit status` and `EXAMPLE`."""

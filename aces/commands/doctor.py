@@ -1,4 +1,4 @@
-"""`aces doctor`: can this folder run the pipeline? Said before any work starts."""
+"""`aces doctor`: whether this folder can run the pipeline, checked before any work starts."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def run(args) -> int:
 
 
 def check() -> None:
-    """Everything that the pipeline needs, with one line for what is missing."""
+    """InputError, in one line, for the first thing that is missing for the pipeline."""
     check_packages()
     check_git()
     check_environment()
@@ -115,7 +115,7 @@ def check_networks(loaded: params.Params) -> None:
     from aces import data, networks  # slow to import
 
     if loaded.dataset.name not in data.DATASETS:
-        return  # what the images are is known once the stage `subsample` has read them
+        return  # the shape of the images is known only after the stage `subsample`
     info = data.info(loaded.dataset.name)
     for section in (loaded.core, loaded.certify):
         if section.checkpoint == params.NONE:  # else the file says what it holds
@@ -133,14 +133,13 @@ def check_git() -> None:
 
 
 def check_identity() -> None:
-    """DVC commits experiments, and git commits nothing for somebody without a name."""
+    """DVC keeps experiments as git commits, and git refuses to commit without a name and an email."""
     missing = [name for name in ("user.name", "user.email") if not _configured(name)]
     if missing and not _named_by_environment():
         warn(
-            f"git has no {' and no '.join(missing)}, without which `dvc exp run` stops: before "
-            "the first "
-            'experiment, run `git config --global user.name "Your Name"` and `git config --global '
-            "user.email you@example.org`"
+            f"git has no {' and no '.join(missing)}, without which `dvc exp run` stops: before the "
+            'first experiment, run `git config --global user.name "Your Name"` and '
+            "`git config --global user.email you@example.org`"
         )
 
 

@@ -12,7 +12,7 @@ from aces.errors import InputError
 
 EXAMPLE = "aces profile use cifar10-gaussian"
 PARAMS = paths.PARAMS
-SCHEMA = "$schema"  # in the line by which editors find the description of the file
+SCHEMA = "$schema"  # marks the first line, by which editors find the schema of the file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def profiles() -> dict[str, Path]:
-    """name -> file, of the repository this is called in."""
+    """name -> file, of the profiles in this project."""
     folder = Path("profiles") if Path("profiles").is_dir() else paths.root() / "profiles"
     found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if not found:
@@ -43,7 +43,9 @@ def purpose(path: Path) -> str:
 
 
 def contents(path: Path) -> str:
-    """What a profile makes of params.yaml: the same text, seen from one folder higher."""
+    """The text of params.yaml for a profile: the same, with the path of the schema as it is from
+    one folder higher.
+    """
     return path.read_text().replace(f"{SCHEMA}=../", f"{SCHEMA}=")
 
 

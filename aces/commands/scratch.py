@@ -1,5 +1,6 @@
-"""`aces scratch`: the partial work of long stages, which survives kills and restarts until it is
-removed here.
+"""`aces scratch`: list or remove the partial work of long stages.
+
+Partial work survives kills and restarts, and stays until it is removed by this command.
 """
 
 import argparse
@@ -32,7 +33,9 @@ class Entry:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--remove", metavar="NAME|all", help="remove the entry whose name starts so, or all of them"
+        "--remove",
+        metavar="NAME|all",
+        help="remove the entry whose name starts with NAME, or all of them",
     )
     parser.add_argument("--json", action="store_true", help="print the entries as JSON")
 
@@ -112,7 +115,7 @@ def _chosen(root: Path, name: str) -> list[Entry]:
     if name != "all" and len(found) != 1:
         problem = "no entry" if not found else f"{len(found)} entries"
         raise InputError(
-            f"--remove {name!r}: {problem} of {root} so named; `aces scratch` lists them"
+            f"--remove {name!r}: {problem} in {root} with that name; `aces scratch` lists them"
         )
     return found
 

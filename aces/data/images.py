@@ -26,7 +26,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from aces.errors import InputError, one_line
 
-MAX_PIXELS = 80_000_000  # of a file, and of the image after resizing: 240 MB as RGB
+MAX_PIXELS = 80_000_000  # in a file, and in the image after resizing: 240 MB as RGB
 MAX_ASPECT = 100  # longer side : shorter side
 REFUSED = ("EPS", "WMF")  # formats that Pillow hands to other programs
 ORIENTATION = 0x0112  # the EXIF tag

@@ -15,7 +15,7 @@ from aces.errors import InputError, one_line
 from aces.files import read_npz, write_npz
 
 LARGE = ("image", "core_image", "path")  # arrays that `read_info` does not read
-FILE_SHAPE = (3, 224, 224)  # of images that are read from files, where nothing else is said
+FILE_SHAPE = (3, 224, 224)  # what image files become where nothing else is said
 
 Shape = tuple[int, int, int]  # (C, H, W)
 

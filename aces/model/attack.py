@@ -4,7 +4,7 @@ For each certified image the attacks look for an image at a given multiple of th
 where ACES answers with another class. They know everything: both networks, sigma, theta, the rule.
 
 - `class`: projected gradient descent (PGD, Madry et al. 2018) against the smoothed class. The
-  gradient is that of the expectation over the noise, estimated by a few draws a step, as in
+  gradient is that of the expectation over the noise, estimated by a few draws per step, as in
   SmoothAdv (Salman et al. 2019).
 - `selection`: the same against the selection, so that the core network answers. At the same time
   the core network is pushed to another class, because only then the answer changes.

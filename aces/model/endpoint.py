@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import starlette.responses
 
 GRACE_SECONDS = 3.0  # after SIGTERM the process ends, whatever still runs
-ANSWER_SHARE = 0.9  # of MLflow's time limit is ours, so that the client hears why it took too long
+ANSWER_SHARE = 0.9  # we stop after this share of MLflow's time limit, to say why it took too long
 MEASURE_SECONDS = 0.3  # of drawing at the start, to know the speed
 BAD_REQUEST, GONE, UNAVAILABLE, TIMEOUT = 400, 499, 503, 504
 _CODES = {

@@ -13,7 +13,7 @@ from aces.rule.sequential import log_evidence
 from aces.sampling import DrawPlan
 
 N0_CALIBRATE = 100  # draws that fix the guesses when theta is chosen
-N0_PREDICT = 50  # of the draws of PREDICT, those that fix the guesses, at most
+N0_PREDICT = 50  # at most so many of the draws of PREDICT fix the guesses
 # Adaptive certificates: looks after 1 %, 10 % and all of n draws, and what they spend of alpha. An
 # image stops when its radius can grow by no more than 1 % of the largest possible.
 LOOKS, SPEND, TOLERANCE = [0.01, 0.1, 1.0], [0.05, 0.10, 0.85], 0.01

@@ -18,8 +18,8 @@ from aces.errors import InputError, one_line
 from aces.model.certificates import Certificate
 from aces.model.composed import ACES
 
-MOST_DRAWS = 2_000_000  # of a request: more would hold a thread of the server for hours
-MOST_BYTES = 256 * 2**20  # of a request
+MOST_DRAWS = 2_000_000  # per request: more would occupy a thread of the server for hours
+MOST_BYTES = 256 * 2**20  # per request
 IMAGES = ("inputs", "instances")  # the keys under which the scoring protocol knows tensors
 
 

@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # blocks per stage, for the depths not of 6n + 2
 DEEPEST = 2000  # He et al. went to 1202
-SHORTCUTS = ("", "-a", "-a-end")
 _NAME = re.compile(r"cifar_resnet(\d{1,4})(-a-end|-a)?(?:-w(\d{1,4}))?")
 
 
@@ -38,7 +37,7 @@ class Design:
 
     blocks: tuple[int, ...]  # per stage
     width: int  # channels of the first stage; each further stage has twice as many
-    shortcut: str  # one of SHORTCUTS
+    shortcut: str  # "", "-a" or "-a-end", see the table above
 
     @property
     def depth(self) -> int:

@@ -94,8 +94,9 @@ def _sizes(
 
 
 def network(name: str, *, num_classes: int, channels: int, options: Mapping[str, Any]) -> nn.Module:
-    """A fresh network of the architecture that a repository, or a saved file's options, "
-    "describe."""
+    """A fresh network of the architecture that a repository, or the options of a saved file,
+    describe.
+    """
     transformers = _transformers(name)
     if not options:
         options = describe(name)

@@ -1,5 +1,6 @@
-"""Networks with the weights that torchvision, timm and Hugging Face publish: `weights: "
-"pretrained`."""
+"""Networks with the weights that torchvision, timm and Hugging Face publish: in params.yaml,
+`weights: pretrained`.
+"""
 
 from aces.errors import InputError
 from aces.networks import huggingface, libraries

@@ -68,7 +68,7 @@ def load_quantized(path: str | Path, *, sha256: str | None = None) -> QuantizedN
 
 
 def open_session(graph: bytes):
-    """ONNX Runtime's session of a graph, one thread a call."""
+    """ONNX Runtime's session of a graph, one thread per call."""
     try:
         import onnxruntime
     except ImportError:

@@ -106,7 +106,7 @@ def functions_in(recipe: Mapping[str, Any]) -> list[str]:
 def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> None:
     """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W).
 
-    Nothing is computed: the network is made without memory for its weights, if it lets itself.
+    Nothing is computed: the network is made without memory for its weights, where that is possible.
     """
     options: Options = {}
     if arch.startswith("hf/"):
@@ -201,8 +201,9 @@ def _own(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.
 
 
 def own_source(arch: str) -> dict[str, str]:
-    """The digest of the file that an architecture of the user's comes from, for the saved "
-    "header."""
+    """The digest of the file that an architecture of the user's comes from, for the header of a
+    saved network.
+    """
     if not extension.is_reference(arch):
         return {}
     source = extension.source_digest(extension.resolve(arch, what="arch"))

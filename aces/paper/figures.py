@@ -32,18 +32,17 @@ NAMES = {
     "consistency": "Consistency",
 }
 # Okabe and Ito's colours.
-ORANGE, BLUE, GREEN, PINK, SKY, GREY = (
+ORANGE, BLUE, GREEN, PINK, GREY = (
     "#d55e00",
     "#0072b2",
     "#009e73",
     "#cc79a7",
-    "#56b4e9",
     "#8b949e",
 )
 CORE_COLOURS = {"efficientnet-b7": ORANGE, "lanet": ORANGE, "resnet50": BLUE, "resnet110": BLUE}
 SELECTION_COLOURS = {"entropy": ORANGE, "network-0.50": BLUE, "network-0.95": PINK}
 LINES = {0.25: ":", 0.5: "--", 1.0: "-"}
-RADIUS_THETAS = np.arange(1, 10) / 10  # of the figure of the selection's radii
+RADIUS_THETAS = np.arange(1, 10) / 10  # shown in the figure of the selection's radii
 TRADE_OFF_RADII = {0.25: (0.25, 0.5), 0.5: (0.5, 1.0), 1.0: (1.0, 2.0)}  # by the largest sigma
 
 

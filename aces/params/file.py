@@ -66,16 +66,14 @@ class Params(Section):
             n = getattr(self.sample, name)
             if n < needed and not (name == "n_predict" and n == 0):
                 raise ValueError(
-                    f"sample.{name}={n} is too small for combine.alpha={alpha}: every answer "
-                    "would be "
-                    f"an abstention; set sample.{name} to at least {needed}"
+                    f"sample.{name}={n} is too small for combine.alpha={alpha}: every answer would "
+                    f"be an abstention; set sample.{name} to at least {needed}"
                 )
         fewest = needed_draws(alpha * adaptive.spend[-1])
         if self.calibrate.n < fewest:
             raise ValueError(
                 f"calibrate.n={self.calibrate.n} is too small for combine.alpha={alpha}: every "
-                "answer "
-                f"would be an abstention; set calibrate.n to at least {fewest}"
+                f"answer would be an abstention; set calibrate.n to at least {fewest}"
             )
 
 

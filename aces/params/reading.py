@@ -64,7 +64,7 @@ def _read(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without duplicate keys: of two equal ones the first would be dropped without a word."""
+    """YAML that refuses a key that is there twice: PyYAML would silently drop the first of the two."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         seen = set()
@@ -123,7 +123,10 @@ _EXPECTED = {
 
 
 def _complaint(errors: list[ErrorDetails], tree: Any) -> str:
-    """The first problem of the file. A value that may be a word or a list fails as either of them."""
+    """The first problem of the file, as one line.
+
+    pydantic reports a value that may be a word or a list twice: as no word, and as no list.
+    """
     first, *others = errors
     same = [other for other in others if _path(other["loc"], tree) == _path(first["loc"], tree)]
     if first["type"] == "literal_error" and any(it["type"] == "list_type" for it in same):
@@ -157,8 +160,8 @@ def _message(error: ErrorDetails, tree: Any) -> str:
 
 
 def _path(loc: tuple[int | str, ...], tree: Any) -> tuple[int | str, ...]:
-    """The place of an error in the file: pydantic's own adds the branch of a union, which is no
-    key.
+    """The keys that lead to an error in the file. pydantic's own list of them also names the branch
+    of a union, which is no key.
     """
     found: list[int | str] = []
     for number, part in enumerate(loc):

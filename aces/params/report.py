@@ -1,4 +1,4 @@
-"""`report` and `baseline`: what is shown, and beside what."""
+"""`report` and `baseline`: what the report shows, and what ACES is compared with."""
 
 from typing import Annotated
 

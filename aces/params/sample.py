@@ -48,7 +48,7 @@ class Sample(Section):
     n_predict: Annotated[int, Field(ge=0)] = 0
     """Draws for PREDICT alone; 0: PREDICT uses the n draws, since its promise is a separate one."""
     chunk: Count = 128
-    """Draws of one image that are made together: what a kill can lose."""
+    """Draws of one image that are made together; a kill loses at most the chunks being drawn."""
     noise: Literal["exact", "float"] = "exact"
     """`exact`: whole numbers on a lattice, certificates hold in floating point. `float`: for
     comparison."""

@@ -1,16 +1,16 @@
 """What the sections of params.yaml have in common.
 
-Every key has a default, so a file may leave out what it does not change, and a new key breaks no
-old file. Constraints on one key stand with the key; constraints between keys are validators. A
-validator's message begins with the name of the key, without the section it is in: `reading` adds
-it.
+Every key has a default, so that a new key does not invalidate older files. (DVC knows no defaults:
+the keys that dvc.yaml names must stand in the file, which `aces doctor` checks.) Constraints on one
+key stand with the key; constraints between keys are validators. The message of a validator begins
+with the name of the key, and `reading` puts the name of its section before it.
 """
 
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-NONE = "checkpoints/none"  # an empty file: in dvc.yaml it stands for "no such file"
+NONE = "checkpoints/none"  # an empty file, since DVC needs a path: it stands for "no such file"
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
-    """A frozen section without unknown keys. Text is not read as a number, nor true as 1."""
+    """A frozen section that refuses unknown keys. Types are strict: text is no number, true is not 1."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True

@@ -31,8 +31,8 @@ STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
 }
 ENTROPY_BINS = 25
-PANELS = 6  # of the trade-off at most
-THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the figures with several thresholds
+PANELS = 6  # panels of the trade-off, at most
+THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)  # shown in the figures with several thresholds
 
 
 def write_figures(folder: Path, inputs: Inputs) -> None:

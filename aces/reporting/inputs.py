@@ -32,8 +32,8 @@ METHODS = {
     "macer": "MACER",
     "consistency": "Consistency",
 }
-NOTICEABLE = 0.005  # of the images: what is certified on fewer needs no figure
-STEPS = 200  # of the page's slider at most: more would show no more, and weigh more
+NOTICEABLE = 0.005  # a radius certified for a smaller share of the images gets no figure
+STEPS = 200  # steps of the page's slider at most: more would only make the page larger
 
 
 def shown_steps(count: int, *, always: int = 0) -> np.ndarray:

@@ -18,7 +18,7 @@ from aces.rule.outcomes import Outcomes, Route
 
 ROUTES = tuple(route.name.lower() for route in Route)
 SELECTED = ("certify", "core", "neither")
-ROWS = 1_000_000  # of one row group, so that neither side holds a second copy of everything
+ROWS = 1_000_000  # rows of one row group: writing and reading need no second copy of everything
 _REMEDY = "run `dvc repro -f combine`"
 _NAMED = {"route": ROUTES, "selected": SELECTED}  # stored as words, in memory their numbers
 _TYPES: dict[str, type] = {

@@ -10,8 +10,8 @@ from aces.reporting.inputs import RULES, Inputs
 from aces.reporting.sprite import Sprite
 from aces.rule.counts import BINS, Round
 
-IMAGES = 1000  # on the wall at most
-TELLING = 100  # of them the most telling ones at the working point, where not all are shown
+IMAGES = 1000  # images on the wall, at most
+TELLING = 100  # where not all images are shown, so many are the most telling ones
 HISTOGRAM = 50  # bins of an image's score
 PROFILE = 120  # radii of the certified accuracy over the radius
 TOP = 3  # classes of an image

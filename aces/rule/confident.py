@@ -18,7 +18,7 @@ Lemma 2; it holds for any event). So P_c(x) >= p > 1/2 implies P_c > 1/2, hence 
 everywhere within sigma * ppf(p).
 
 **CERTIFY** for theta < 1. Let c_hat be the most frequent class of round GUESS, and s_hat = 1 if
-these draws let expect a majority of E_c_hat. Bounds on the draws of round BOUND, each at the full
+these draws promise a majority of E_c_hat. Bounds on the draws of round BOUND, each at the full
 alpha: LB <= P_c_hat, U_1 >= P_c_hat, and U_2, which is to show that no other class has a majority.
 
 *U_2.* A draw in E_b, for a class b other than c_hat, is of class b, and it is one of those whose
@@ -177,7 +177,7 @@ def most_of_another(others: np.ndarray, classes: np.ndarray, guess: np.ndarray) 
 
 
 def guess_majority(doubt: np.ndarray, of_guess: np.ndarray, draws: np.ndarray | int) -> np.ndarray:
-    """Whether s_hat = 1: round GUESS lets expect a majority of E_c_hat.
+    """Whether s_hat = 1: round GUESS promises a majority of E_c_hat.
 
     doubt: draws whose doubt is at most theta; of_guess: draws of class c_hat; draws: all of them.
     Round GUESS is counted before its guess is known, so it has no joint counts. The joint count

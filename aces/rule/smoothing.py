@@ -122,7 +122,7 @@ def bound_class(counts: Counts, *, alpha: float, sigma: float, two: np.ndarray) 
 
 
 def by_runner_up(counts: Counts, *, alpha: float) -> np.ndarray:
-    """(N,) whether the draws of round GUESS let expect a larger radius from two bounds than from
+    """(N,) whether the draws of round GUESS promise a larger radius from two bounds than from
     one, if the shares stay what they are.
     """
     n0, looks = counts.settings.n0, evidence_of(counts, Round.BOUND).looks

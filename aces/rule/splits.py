@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LOSSES = (0.01, 0.02, 0.05, 0.1)  # of natural accuracy, at which a report compares
+LOSSES = (0.01, 0.02, 0.05, 0.1)  # the losses of natural accuracy at which a report compares
 SPLITS = 100
 RESAMPLES = 1000
 LEVEL = 0.95  # of the intervals

@@ -40,7 +40,7 @@ PREDICT: dict[str, type[PaperPredict] | type[ConfidentPredict]] = {
 }
 Question = PaperCertify | PaperPredict | ConfidentCertify | ConfidentPredict
 CHUNK = 32  # draws between two readings at first
-GROWTH = 1.25  # of the draws from one reading to the next: at most this many more than were needed
+GROWTH = 1.25  # each reading has so many times the draws of the last: at most 25 % are wasted
 
 
 @dataclass(frozen=True)

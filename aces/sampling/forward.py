@@ -31,14 +31,14 @@ Forward = Callable[
 ]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
 
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
-_TOLERANCE = 1e-2  # of the logits' scale: far above rounding (3e-4), far below another network
-_SAME = 1e-5  # of a network run twice in the same way: near rounding
-_LEVELS = (0.0, 0.25, 0.5, 1.0)  # of the noise on the example images; it leaves [0, 1]
+_TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network
+_SAME = 1e-5  # relative to the logits, for a network run twice in the same way: near rounding
+_LEVELS = (0.0, 0.25, 0.5, 1.0)  # standard deviations of the noise on the four example images
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """ONNX Runtime on a CPU, one thread a call: batch norm is folded into the convolutions, layouts
+    """ONNX Runtime on a CPU, one thread per call: batch norm is folded into the convolutions, layouts
     are blocked.
     """
 

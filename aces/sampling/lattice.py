@@ -42,12 +42,12 @@ from aces.errors import InputError
 GREY_LEVELS = 255
 CUT = 9  # standard deviations; beyond them nothing is drawn
 TAILS = Fraction(1, 2**61)  # 2 Phi(-9) = 2.26e-19 is below this
-_BITS = 192  # of the fixed-point numbers that probabilities are computed with
-_ERROR = Fraction(1, 2**150)  # of a probability so computed
+_BITS = 192  # probabilities are computed in fixed point with so many bits
+_ERROR = Fraction(1, 2**150)  # the largest error of such a probability
 _LARGEST_SPREAD = 512  # S: large tables for a lattice finer than this would gain nothing
 _SMALLEST_SPREAD = 16  # S: below this, the lattice would be coarse compared with the noise
 _FINEST = 16  # s: 255 * 2^16 + K is still below 2^24
-SLOTS = 2**16  # of the direct table: 16 random bits choose one
+SLOTS = 2**16  # size of the direct table: 16 random bits choose a slot
 SLOW = -(2**15)  # the entry of a direct slot that sends the draw to the alias table
 
 

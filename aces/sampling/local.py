@@ -1,4 +1,4 @@
-"""This machine's engine: one thread a worker, each with one core of the CPU or one GPU.
+"""This machine's engine: one thread per worker, each with one core of the CPU or one GPU.
 
 Threads suffice: noise, forward pass and counting run outside Python's lock, and one copy of the
 network serves all.
@@ -50,7 +50,7 @@ class LocalEngine:
         jobs = iter(jobs)
         pending: dict[Any, Job] = {}
         while True:
-            # Two jobs a worker: a job may wait for a worker, never a worker for a job.
+            # Two jobs per worker: a job may wait for a worker, never a worker for a job.
             for job in islice(jobs, 2 * len(self._workers) - len(pending)):
                 pending[self._pool.submit(self._serve, job)] = job
             if not pending:

@@ -17,7 +17,7 @@ from torch import Tensor
 from aces.rule.counts import Round
 from aces.sampling.lattice import Lattice, Tables
 
-_WORDS = 624  # of the Mersenne Twister's state
+_WORDS = 624  # words in the state of the Mersenne Twister
 _FIRST_WORD = 3  # where they begin in torch's generator state, counted in 64-bit words
 
 

@@ -20,7 +20,7 @@ from aces.errors import InputError
 from aces.sampling.batches import Job
 from aces.sampling.count import Counter
 
-_RETRIES = 20  # of a task whose worker was lost
+_RETRIES = 20  # a task whose worker was lost is started again so often
 
 
 class RayEngine:

@@ -19,8 +19,8 @@ from aces.tracking import names
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-MOST_CHARACTERS = 6000  # of a parameter's value, in MLflow
-MOST_RUNS = 200  # that are looked at for a dead process
+MOST_CHARACTERS = 6000  # MLflow's limit for the value of a parameter
+MOST_RUNS = 200  # runs that are checked for a dead process
 
 
 def find_parent(client: "MlflowClient", experiment: str, parameters: dict[str, object]) -> str:

@@ -16,7 +16,7 @@ from aces.files import digest
 from aces.tracking import names, pipelines, runs, store
 
 SYSTEM_SECONDS = 5.0  # between two samples of processor, memory and disk
-MOST_METRICS = 1000  # of one request, in MLflow
+MOST_METRICS = 1000  # MLflow's limit for one request
 
 
 class Recorder:
