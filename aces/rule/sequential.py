@@ -42,10 +42,7 @@ class Evidence:
         k: (J, N, ...) successes at each look; returns (N, ...): the largest bound over the looks
         made. Look j fails with probability <= spend[j] * alpha, and the spends sum to at most 1.
         """
-        bounds = self.lower_bounds(k, alpha=alpha)
-        looks = np.arange(len(bounds)).reshape(-1, *[1] * (bounds.ndim - 1))
-        made = np.expand_dims(self.looks.made, tuple(range(1, bounds.ndim - 1)))
-        return np.where(looks < made, bounds, 0.0).max(axis=0)
+        return self.lower_bounds(k, alpha=alpha).max(axis=0)
 
     def upper_bound(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """With probability >= 1 - alpha, for each event: its probability is at most the bound
@@ -55,11 +52,16 @@ class Evidence:
 
     def lower_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """(J, N, ...) the lower bound of each look by itself, which fails with probability <=
-        spend[j] * alpha; without meaning at a look that was not made.
+        spend[j] * alpha; 0 at a look that was not made.
         """
-        looks = zip(k, self.looks.draws, self.looks.spend, strict=True)
-        bounds = [lower_bound(of, int(n), alpha=float(spend * alpha)) for of, n, spend in looks]
-        return np.maximum(np.stack(bounds) - self.tv, 0.0)
+        bounds = np.zeros(k.shape)
+        for j, (n, spend) in enumerate(zip(self.looks.draws, self.looks.spend, strict=True)):
+            made, level = self.looks.made > j, float(spend * alpha)
+            if made.all():
+                bounds[j] = lower_bound(k[j], int(n), alpha=level)
+            elif made.any():
+                bounds[j, made] = lower_bound(k[j, made], int(n), alpha=level)
+        return np.maximum(bounds - self.tv, 0.0)
 
     def upper_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """(J, N, ...) the mirror of `lower_bounds`."""
