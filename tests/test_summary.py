@@ -18,7 +18,8 @@ def project(tmp_path, monkeypatch):
     run.curve.to_csv(tmp_path / "results/curve.csv", index=False)
     run.comparison.to_csv(tmp_path / "results/comparison.csv", index=False)
     (tmp_path / "results/summary.json").write_text(json.dumps(run.metrics))
-    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
+    laptop = Path("profiles/laptop.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(laptop.replace("rule: confident", "rule: paper"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     return run
@@ -65,7 +66,8 @@ def test_the_table_of_many_radii_fits_the_terminal(tmp_path, monkeypatch, capsys
     (tmp_path / "results").mkdir()
     run.curve.to_csv(tmp_path / "results/curve.csv", index=False)
     (tmp_path / "results/summary.json").write_text(json.dumps(run.metrics))
-    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
+    laptop = Path("profiles/laptop.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(laptop.replace("rule: confident", "rule: paper"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", width)
     assert main(["summary"]) == 0
@@ -108,7 +110,8 @@ def test_both_rules_are_compared_at_the_same_price(project, capsys):
 
 
 def test_summary_before_any_run_says_what_to_do(tmp_path, monkeypatch, capsys):
-    (tmp_path / "params.yaml").write_text(Path("profiles/laptop.yaml").read_text())
+    laptop = Path("profiles/laptop.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(laptop.replace("rule: confident", "rule: paper"))
     monkeypatch.chdir(tmp_path)
     assert main(["summary"]) == 2
     assert "make repro" in capsys.readouterr().err
