@@ -47,7 +47,8 @@ def sample(
     The draws are independent: across images, rounds and chunks, and across networks and seeds. With
     `runtime.scratch`, finished work survives there under the fingerprint of what it depends on, and
     a later call goes on with it. With `plan.adaptive`, an image stops once more draws would change
-    no answer at its thetas, or `enough` says that it may; the counts then hold the looks.
+    no answer at its thetas, or, where `enough` is given, once that says so (`aces.rule.choice`); the
+    counts then hold the looks.
 
     network: images (D, C, H, W) in [0, 1] -> logits (D, K), used in eval mode; select: the same
     with two logits, whose softmax is the score instead of the entropy; score: a function from
