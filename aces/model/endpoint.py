@@ -60,9 +60,17 @@ class Endpoint:
             True: ThreadPoolExecutor(heavy, "heavy"),
         }
         self._readers = ThreadPoolExecutor(2, "reader")
+        self._ends_with_the_process = False
 
     async def answer(self, request: "starlette.requests.Request") -> "starlette.responses.Response":
-        """The response to one HTTP request; its work ends with the client or the time limit."""
+        """The response to one HTTP request; its work ends with the client, the time limit or the
+        process.
+        """
+        if not self._ends_with_the_process:
+            # At the first request and not before: uvicorn sets its own handlers of signals once the
+            # model is loaded, and would replace ours.
+            self._ends_with_the_process = True
+            _end_with_the_process(self.desk)
         loop = asyncio.get_running_loop()
         try:
             asked = await loop.run_in_executor(
@@ -140,9 +148,7 @@ def measured_speed(model: ACES) -> float:
 
 
 def install(endpoint: Endpoint) -> None:
-    """Let the application that MLflow is about to build answer with `endpoint`, and end its work
-    with the process.
-    """
+    """Let the application that MLflow is about to build answer with `endpoint`."""
     from mlflow.pyfunc import scoring_server
 
     guard = scoring_server._async_catch_mlflow_exception
@@ -160,11 +166,12 @@ def install(endpoint: Endpoint) -> None:
         return ours
 
     scoring_server._async_catch_mlflow_exception = decorate
-    _end_with_the_process(endpoint.desk)
 
 
 def _end_with_the_process(desk: Desk) -> None:
-    """At SIGTERM and SIGINT stop all work and do what was to be done; end after a grace period."""
+    """At SIGTERM and SIGINT stop all work, then do what the handler before this one does. After a
+    grace period the process ends, whatever still runs.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
