@@ -126,17 +126,31 @@ def test_bad_files_are_refused(tmp_path):
     [
         ({"classes": None}, "lacks classes"),
         ({"mean": None, "std": None}, "lacks mean, std"),
-        ({"image": np.zeros((18, 8, 8, 1), np.float32)}, "its images are float32"),
-        ({"image": np.zeros((18, 8, 8), np.uint8)}, "of shape .18, 8, 8."),
+        ({"image": np.zeros((18, 8, 8, 1), np.float32)}, "its image is float32"),
+        ({"image": np.zeros((18, 8, 8, 1), np.uint16)}, "its images are uint16"),
+        ({"image": np.zeros((18, 8, 8), np.uint8)}, "its image is uint8 of shape .18, 8, 8."),
+        ({"image": np.zeros((18, 0, 8, 1), np.uint8)}, "of shape .18, 0, 8, 1."),
+        ({"core_image": np.zeros((17, 8, 8, 1), np.uint8)}, "17 images for the core network"),
         ({"image": np.zeros((17, 8, 8, 1), np.uint8)}, "17 images and labels of shape .18,."),
         ({"label": np.full(18, 10)}, "labels are 10 to 10 for 10 classes"),
         ({"label": np.full(18, -1)}, "labels are -1 to -1"),
-        ({"label": np.zeros(18)}, "labels of shape"),
+        ({"label": np.zeros(18)}, "its label is float64"),
+        ({"label": np.int64(3)}, "its label is int64 of shape .."),
         ({"index": np.zeros(18, np.int64)}, "ascending position"),
         ({"index": np.arange(-1, 17)}, "ascending position"),
         ({"index": np.arange(17)}, "ascending position"),
         ({"std": np.zeros(1)}, "std .0.0,. for 1 channels"),
         ({"mean": np.full(3, 0.5)}, "for 1 channels"),
+        ({"mean": np.full(1, np.nan)}, "mean .nan,. and std"),
+        ({"std": np.full(1, np.inf)}, "std .inf,. for 1 channels"),
+        ({"std": np.zeros(0)}, "for 1 channels"),
+        ({"mean": np.full(1, 0.5j)}, "its mean is complex128"),
+        ({"resize": np.array(-3)}, "resized to -3 pixels"),
+        ({"resize": np.array([8, 8])}, "its resize is int64 of shape .2,."),
+        ({"resize": np.array("8")}, "its resize is <U1"),
+        ({"name": np.array(5)}, "its name is int64"),
+        ({"classes": np.arange(10)}, "its classes is int64"),
+        ({"more": np.arange(10)}, "nothing is known of its array 'more'"),
     ],
 )
 def test_files_that_contradict_themselves_are_refused(tmp_path, change, message):
@@ -149,6 +163,48 @@ def test_files_that_contradict_themselves_are_refused(tmp_path, change, message)
     with pytest.raises(InputError, match=message) as caught:
         data.read_eval(tmp_path / "eval.npz")
     assert "dvc repro -f subsample" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"mirror": np.zeros(2, np.int64)}, "its mirror is int64 of shape .2,."),
+        ({"path": None}, "lacks path"),
+        ({"path": np.arange(3)}, "its path is int64"),
+        ({"path": np.array([b"a.png"])}, "1 images and labels of shape .3,."),
+        ({"root": None}, "lacks root"),
+        ({"file_shape": None}, "lacks file_shape"),
+        ({"file_shape": np.array([3, 8])}, "images of shape .3, 8."),
+        ({"file_shape": np.array([2, 8, 8])}, "images of shape .2, 8, 8."),
+        ({"file_shape": np.array([3, 8, 10**9])}, "images of shape"),
+        ({"file_shape": np.array([3.0, 8, 8])}, "its file_shape is float64"),
+    ],
+)
+def test_lists_of_training_files_that_contradict_themselves_are_refused(tmp_path, change, message):
+    files = [tmp_path / f"{number}.png" for number in range(3)]
+    training = data.TrainSet(
+        image=files, label=np.zeros(3, np.int64), classes=["a", "b"], root=str(tmp_path)
+    )
+    data.write_train(tmp_path / "train.npz", training)
+    assert data.read_train(tmp_path / "train.npz").image == files
+    with np.load(tmp_path / "train.npz") as file:
+        arrays = {**file, **change}
+    np.savez(tmp_path / "train.npz", **{name: it for name, it in arrays.items() if it is not None})
+    with pytest.raises(InputError, match=message) as caught:
+        data.read_train(tmp_path / "train.npz")
+    assert "dvc repro -f subsample" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_description_is_checked_without_the_images(tmp_path):
+    training = data.prepare(params.Dataset(name="digits", stride=20)).training
+    data.write_train(tmp_path / "train.npz", training)
+    assert data.read_info(tmp_path / "train.npz") == training.info
+    with np.load(tmp_path / "train.npz") as file:
+        arrays = {**file}
+    for change in ({"std": np.array([np.nan])}, {"classes": np.arange(3)}, {"name": np.array(b"")}):
+        np.savez(tmp_path / "train.npz", **arrays | change)
+        with pytest.raises(InputError, match="contradicts itself"):
+            data.read_info(tmp_path / "train.npz")
 
 
 # --- the digits ---

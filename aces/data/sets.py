@@ -15,6 +15,25 @@ from aces.errors import InputError, one_line
 from aces.files import read_npz, write_npz
 
 LARGE = ("image", "core_image", "path")  # arrays that `read_info` does not read
+REMEDY = "run `dvc repro -f subsample`"
+DESCRIBED = ("label", "classes", "mean", "std", "resize", "name")  # in every file
+# Every array that a file may hold: the kinds of type it may have, and its number of dimensions.
+ARRAYS = {
+    "image": ("u", 4),
+    "core_image": ("u", 4),
+    "label": ("i", 1),
+    "index": ("i", 1),
+    "classes": ("U", 1),
+    "mean": ("f", 1),
+    "std": ("f", 1),
+    "resize": ("i", 0),
+    "name": ("U", 0),
+    "mirror": ("ib", 0),  # true, false, or -1 where nothing is said
+    "path": ("S", 1),
+    "root": ("U", 0),
+    "file_shape": ("i", 1),
+}
+LONGEST = 100_000  # pixels of a side
 FILE_SHAPE = (3, 224, 224)  # what image files become where nothing else is said
 
 Shape = tuple[int, int, int]  # (C, H, W)
@@ -126,7 +145,7 @@ def write_eval(path: str | Path, data: EvalSet) -> None:
 
 def read_eval(path: str | Path) -> EvalSet:
     """Read what `write_eval` wrote; InputError if the file contradicts itself."""
-    arrays = _read_arrays(path, ("image", "index"))
+    arrays = _read_arrays(path, "image", "index")
     data = EvalSet(
         image=arrays["image"],
         label=arrays["label"],
@@ -140,7 +159,7 @@ def read_eval(path: str | Path) -> EvalSet:
         raise _contradiction(path, f"{len(data.for_core)} images for the core network")
     _check_labels(path, data)
     index = data.index
-    ascending = index.ndim == 1 and index.dtype.kind == "i" and bool((np.diff(index) > 0).all())
+    ascending = bool((np.diff(index) > 0).all())
     if not ascending or len(index) != len(data.label) or (index < 0).any():
         raise _contradiction(path, "its index is not one ascending position for each image")
     return data
@@ -151,15 +170,15 @@ def read_info(path: str | Path) -> Info:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name not in LARGE}
-            shape = _stored_shape(file) if "image" in file.files else arrays["file_shape"].tolist()
+            stored = _stored_shape(file) if "image" in file.files else None
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: run `dvc repro subsample` first") from None
     except Exception as error:
-        raise InputError(
-            f"{path} is not a dataset file ({one_line(error)}): run `dvc repro -f subsample`"
-        ) from None
-    _check_complete(path, arrays, ())
-    return Info(shape=tuple(shape), **_description(arrays))
+        raise InputError(f"{path} is not a dataset file ({one_line(error)}): {REMEDY}") from None
+    _check_arrays(path, arrays, *(() if stored else ("file_shape",)))
+    info = Info(shape=stored or _file_shape(path, arrays), **_description(arrays))
+    _check_description(path, info)
+    return info
 
 
 def _stored_shape(file: np.lib.npyio.NpzFile) -> Shape:
@@ -193,7 +212,7 @@ def write_train(path: str | Path, data: TrainSet) -> None:
 
 def read_train(path: str | Path) -> TrainSet:
     """Read what `write_train` wrote; InputError if the file contradicts itself."""
-    arrays = _read_arrays(path, ("mirror",))
+    arrays = _read_arrays(path, "mirror")
     if len(arrays["label"]) == 0:
         raise InputError(
             f"{path} has no training images: complete the dataset (its folder train) and run "
@@ -204,7 +223,8 @@ def read_train(path: str | Path) -> TrainSet:
         _check_images(path, arrays["image"])
         data = TrainSet(image=arrays["image"], label=arrays["label"], **about)
     else:
-        about |= {"file_shape": tuple(arrays["file_shape"].tolist()), "root": str(arrays["root"])}
+        _check_arrays(path, arrays, "path", "root", "file_shape")
+        about |= {"file_shape": _file_shape(path, arrays), "root": str(arrays["root"])}
         folder = places.folder(about["root"])
         paths = [folder / os.fsdecode(name) for name in arrays["path"].tolist()]
         data = TrainSet(image=paths, label=arrays["label"], **about)
@@ -237,8 +257,16 @@ def _description(arrays: dict[str, np.ndarray]) -> dict:
     }
 
 
+def _file_shape(path: str | Path, arrays: dict[str, np.ndarray]) -> Shape:
+    """(C, H, W) that image files become."""
+    shape = tuple(arrays["file_shape"].tolist())
+    if len(shape) != 3 or shape[0] not in (1, 3) or not 0 < min(shape) <= max(shape) <= LONGEST:
+        raise _contradiction(path, f"its files become images of shape {shape}")
+    return shape
+
+
 def _check_images(path: str | Path, image: np.ndarray) -> None:
-    if image.dtype != np.uint8 or image.ndim != 4 or image.shape[3] not in (1, 3):
+    if image.dtype != np.uint8 or image.shape[3] not in (1, 3) or 0 in image.shape[1:]:
         raise _contradiction(
             path,
             f"its images are {image.dtype} of shape {image.shape}, expected uint8 (N, H, W, 1 or "
@@ -248,20 +276,30 @@ def _check_images(path: str | Path, image: np.ndarray) -> None:
 
 def _check_labels(path: str | Path, data: EvalSet | TrainSet) -> None:
     label, count = data.label, len(data.image)
-    if label.shape != (count,) or label.dtype.kind != "i":
+    if len(label) != count:
         raise _contradiction(path, f"it has {count} images and labels of shape {label.shape}")
     if count and not (label.min() >= 0 and label.max() < len(data.classes)):
         raise _contradiction(
             path,
             f"its labels are {label.min()} to {label.max()} for {len(data.classes)} classes",
         )
-    channels = data.shape[0]
-    if data.mean and not (len(data.mean) == len(data.std) == channels and min(data.std) > 0):
-        raise _contradiction(path, f"mean {data.mean} and std {data.std} for {channels} channels")
+    _check_description(path, data.info)
+
+
+def _check_description(path: str | Path, info: Info) -> None:
+    """Mean and standard deviation, where they are known, are numbers for each channel."""
+    moments = np.array([*info.mean, *info.std])
+    known = len(info.mean) == len(info.std) == info.shape[0] and min(info.std) > 0
+    if len(moments) and not (known and np.isfinite(moments).all()):
+        raise _contradiction(
+            path, f"mean {info.mean} and std {info.std} for {info.shape[0]} channels"
+        )
+    if info.resize is not None and not 0 < info.resize <= LONGEST:
+        raise _contradiction(path, f"its images are resized to {info.resize} pixels")
 
 
 def _contradiction(path: str | Path, what: str) -> InputError:
-    return InputError(f"{path} contradicts itself ({what}): run `dvc repro -f subsample`")
+    return InputError(f"{path} contradicts itself ({what}): {REMEDY}")
 
 
 def write_arrays(path: str | Path, /, **arrays: np.ndarray) -> None:
@@ -269,19 +307,22 @@ def write_arrays(path: str | Path, /, **arrays: np.ndarray) -> None:
     write_npz(path, compressed=False, **arrays)
 
 
-def _read_arrays(path: str | Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
-    arrays = read_npz(path, what="a dataset file", remedy="run `dvc repro -f subsample`")
-    _check_complete(path, arrays, needed)
+def _read_arrays(path: str | Path, *needed: str) -> dict[str, np.ndarray]:
+    arrays = read_npz(path, what="a dataset file", remedy=REMEDY)
+    _check_arrays(path, arrays, *needed)
     return arrays
 
 
-def _check_complete(
-    path: str | Path, arrays: dict[str, np.ndarray], needed: tuple[str, ...]
-) -> None:
-    described = ("label", "classes", "mean", "std", "resize", "name")
-    missing = [name for name in (*needed, *described) if name not in arrays]
+def _check_arrays(path: str | Path, arrays: dict[str, np.ndarray], *needed: str) -> None:
+    """InputError unless all arrays are there, and each has the type and dimensions of its kind."""
+    missing = [name for name in (*needed, *DESCRIBED) if name not in arrays]
     if missing:
         raise InputError(
-            f"{path} lacks {', '.join(missing)}: it was written by another version; run "
-            "`dvc repro -f subsample`"
+            f"{path} lacks {', '.join(missing)}: it was written by another version; {REMEDY}"
         )
+    for name, array in arrays.items():
+        if name not in ARRAYS:
+            raise _contradiction(path, f"nothing is known of its array {name[:40]!r}")
+        kinds, dimensions = ARRAYS[name]
+        if array.dtype.kind not in kinds or array.ndim != dimensions:
+            raise _contradiction(path, f"its {name} is {array.dtype} of shape {array.shape}")
