@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import safetensors.numpy
 
 from aces import files, paths, runtime
@@ -46,7 +45,10 @@ def train_select(params: Params, run: StageRun) -> dict:
 def labelled_training_set(params: Params):
     """The training images with the labels of the selection, kept in scratch: they cost many
     draws."""
+    import torch
+
     from aces.networks import load_model
+    from aces.training.checkpoint import Checkpoint
     from aces.training.selection import label_training_set
     from stages.networks import read_training
 
@@ -54,8 +56,9 @@ def labelled_training_set(params: Params):
     images = paths.training_images(params.dataset.name)
     what = (files.digest(paths.network("certify")), files.digest(images), params.sigma, params.seed)
     key = files.digest_of(*what, select.draws, select.eta)[:32]
-    kept = paths.scratch() / "training" / f"labels-{key}.npy"
-    if not kept.exists():
+    kept = Checkpoint(paths.scratch() / "training", f"labels-{key}")
+    state = kept.read()
+    if state is None:
         labelled = label_training_set(
             load_model(paths.network("certify")),
             training,
@@ -66,9 +69,9 @@ def labelled_training_set(params: Params):
             seed=params.seed,
             runtime=runtime.from_environment(scratch=paths.scratch() / "sampling"),
         )
-        with files.atomic(kept) as temporary:
-            np.save(temporary, labelled.label)
-    return dataclasses.replace(training, label=np.load(kept))
+        state = {"label": torch.from_numpy(labelled.label)}
+        kept.write(state)
+    return dataclasses.replace(training, label=state["label"].numpy())
 
 
 def write_nothing(params: Params) -> dict | None:

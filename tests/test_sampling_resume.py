@@ -232,6 +232,18 @@ def test_aces_scratch_lists_what_is_kept(project, capsys):
     assert "100% of 1,100 draws: 2 images, sigma 0.25" in said and "2 entries" in said
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"images": 2}', '{"images": "2", "n0": 1}', "[" * 100_000]
+)
+def test_aces_scratch_lists_what_nobody_can_describe(project, capsys, text):
+    (folder,) = (project / "sampling").iterdir()
+    (folder / "about.json").write_text(text)
+    (entry,) = [entry for entry in listed(capsys) if entry["kind"] == "sampling"]
+    assert entry["about"] is None and entry["size"] > 0
+    assert main(["scratch"]) == 0
+    assert main(["scratch", "--remove", folder.name]) == 0
+
+
 def test_aces_scratch_removes_by_name_and_all(project, capsys):
     (name,) = (entry["name"] for entry in listed(capsys) if entry["kind"] == "sampling")
     assert main(["scratch", "--remove", name[:6]]) == 0 and "removed 1" in capsys.readouterr().out

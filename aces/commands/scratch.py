@@ -97,9 +97,13 @@ def _entry(kind: str, path: Path) -> Entry:
 
 
 def _about(path: Path) -> dict | None:
+    """What the draws in a folder depend on; None where the description is missing or damaged."""
     try:
-        return json.loads((path / "about.json").read_text())
-    except (OSError, ValueError):
+        about = json.loads((path / "about.json").read_text())
+        whole = all(type(about[name]) is int for name in ("images", "n0", "n", "n_predict", "seed"))
+        words = all(type(about[name]) is str for name in ("precision", "backend", "model"))
+        return about if whole and words and float(about["sigma"]) > 0 else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
