@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
+import socket
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from aces.errors import InputError, one_line
 
@@ -20,19 +22,61 @@ MOST_EXPANSION = 1100  # deflate packs at most 1032 to 1; more is a damaged or m
 def atomic(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to; it becomes `path` when the block ends well.
 
-    No reader ever sees half a file, and a kill leaves the old one. The temporary file keeps the
-    suffix of `path`, because some writers choose the format, or append a suffix, by it.
+    No reader ever sees half a file, and a kill leaves the old one. The temporary file names the
+    machine and the process that write it, so that what a killed process left is known and removed
+    by the next one that writes `path`. It keeps the suffix of `path`, because some writers choose
+    the format, or append a suffix, by it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    make_folder(path.parent)
+    _remove_unfinished(path)
+    temporary = path.with_name(f"{_unfinished(path)}{os.getpid()}{path.suffix}")
     try:
+        _begin(temporary)
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def make_folder(path: str | Path) -> Path:
+    """The folder, with all above it, made if it is missing; InputError where that is impossible."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # although its parents are there: it lies in /proc
+        raise _no_place(path, error) from None
+    return path
+
+
+def _begin(temporary: Path) -> None:
+    try:
+        temporary.touch()
+    except FileNotFoundError as error:  # although its folder is there: it is /proc
+        raise _no_place(temporary.parent, error) from None
+
+
+def _no_place(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{folder}: nothing can be written there ({error.strerror}): choose another place"
+    )
+
+
+def _unfinished(path: Path) -> str:
+    """How the name of every temporary file for `path` begins that is written on this machine."""
+    return f".{path.stem}.{socket.gethostname()}-"
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove the temporary files for `path` whose process on this machine is gone."""
+    start = _unfinished(path)
+    for name in os.listdir(path.parent):
+        process = name.removeprefix(start).removesuffix(path.suffix)
+        if name == f"{start}{process}{path.suffix}" and process.isdecimal():
+            if not psutil.pid_exists(int(process)):
+                (path.parent / name).unlink(missing_ok=True)
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from aces.commands import answering
 from aces.commands.certify import draw_options
 from aces.console import console, fail, progress, say
 from aces.errors import InputError
-from aces.files import atomic, digest, write_json, write_text
+from aces.files import atomic, digest, make_folder, write_json, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
             steps=args.steps, draws=args.draws, directions=args.directions, seed=args.seed
         )
     )
+    folder = make_folder(args.out)
     model, settings = answering.load_model(args)
     names, images, labels = _images(args, model)
     certificates = model.certify(images, **draw_options(args, settings), progress=not args.json)
@@ -96,11 +97,11 @@ def run(args: argparse.Namespace) -> int:
             advance=bar.advance,
         )
     summary = _summary(result, names, model) | {"files": _pipeline_files(args)}
-    _write(Path(args.out), result, names, summary)
+    _write(folder, result, names, summary)
     if args.json:
         print(json.dumps(summary, indent=2))
     else:
-        _show(result, Path(args.out))
+        _show(result, folder)
     for it in result.breaches:
         fail(
             f"aces attack: {names[it.image]}: certified within "
@@ -173,7 +174,6 @@ def _pipeline_files(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _write(folder: Path, result: "Attacked", names: list[str], summary: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "attack.json", summary)
     write_text(folder / "attack.csv", _csv(result.curve()))
     trials = [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aces.console import console
 from aces.errors import InputError
+from aces.files import write_json
 
 EXAMPLE = "aces bench sampler --network cifar_resnet110"
 SECTIONS = ("sampler", "scaling", "rule", "training")
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         )
     figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS}
     if args.out is not None:
-        args.out.write_text(json.dumps(figures, indent=2) + "\n")
+        write_json(args.out, figures)
     if args.json:
         print(json.dumps(figures, indent=2))
     else:

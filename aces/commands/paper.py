@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aces.console import console, fail
 from aces.errors import InputError
+from aces.files import make_folder
 
 EXAMPLE = """aces paper ACES --out reports/paper --abstain-as-selected
 
@@ -77,7 +78,7 @@ def write(out: Path, found, frame, *, differing: list, verdict: str) -> None:
     """Write the tables and figures into `out`."""
     from aces.paper import analysis, figures, tables
 
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    make_folder(out / "figures")
     individual = analysis.individuals(found)
     frame.to_csv(out / "paper.csv", index=False)
     individual.to_csv(out / "individual.csv", index=False)

@@ -16,7 +16,7 @@ import yaml
 from torch import nn
 
 from aces.errors import InputError, one_line
-from aces.files import write_text
+from aces.files import make_folder, write_text
 from aces.grid import is_on_grid
 from aces.networks import fingerprint, load_model, read_metadata, save_model
 from aces.networks.quantized import QuantizedNetwork, load_quantized
@@ -41,8 +41,7 @@ def write_folder(
     """Write networks and description; the description last, so that a folder that has one is
     complete.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(folder)
     about = {role: _write_network(folder, role, networks[role], num_classes) for role in networks}
     content = {"format": FORMAT, "num_classes": num_classes, **description, "networks": about}
     write_text(folder / DESCRIPTION, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))

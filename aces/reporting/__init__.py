@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from aces.files import make_folder
 from aces.reporting.browser import screenshot
 from aces.reporting.inputs import Inputs
 from aces.reporting.outcomes import OutcomeTable, read_outcomes, tabulate, write_outcomes
@@ -23,7 +24,7 @@ def write_report(folder: str | Path, inputs: Inputs) -> None:
 
     folder = Path(folder)
     for name in ("figures", "tables"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+        make_folder(folder / name)
     written = tables.write_tables(folder / "tables", inputs)
     figures.write_figures(folder / "figures", inputs)
     page.write_page(folder / "index.html", inputs, tables_written=written)

@@ -18,6 +18,7 @@ import filelock
 
 from aces import paths
 from aces.errors import InputError, missing, one_line
+from aces.files import atomic
 from aces.tracking.names import EXPERIMENT
 
 if TYPE_CHECKING:
@@ -148,13 +149,8 @@ def _create(file: Path) -> None:
     """
     import mlflow
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with atomic(file) as unfinished:
         mlflow.MlflowClient(f"{SQLITE}{unfinished}").search_experiments()
-        os.replace(unfinished, file)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def rehome(file: Path, folder: Path) -> None:

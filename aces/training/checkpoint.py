@@ -47,7 +47,7 @@ class Checkpoint:
         if self.path is None:
             yield
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.path.parent)
         lock = filelock.FileLock(self.path.with_suffix(".lock"))
         try:
             lock.acquire(timeout=0)
