@@ -11,17 +11,18 @@ import numpy as np
 import pandas as pd
 
 from aces import paths, rule
+from aces.errors import InputError
 from aces.files import atomic, read_json, write_json
 from aces.params import Params
+from aces.reporting import results
 from aces.reporting.outcomes import tabulate, write_outcomes
-from aces.rule import metrics, smoothing
+from aces.rule import metrics, samples, smoothing
 from aces.rule.concerns import evaluation_concerns
 from aces.rule.counts import Counts
 from aces.rule.radii import automatic_radii
 from aces.rule.splits import LOSSES, paired
 from aces.rule.working_point import working_point
 from aces.tracking import StageRun
-from stages import samples
 from stages.runner import run_stage
 
 TRAINING = ("train_core", "train_certify", "train_select")  # stages that may have concerns
@@ -57,7 +58,10 @@ def combine(params: Params, run: StageRun) -> dict:
     summary = summarise(params, counts, core, chosen, radii=radii)
     summary["rules"] = same_price(answers, params.combine.rule, counts.label, core)
     write_json(paths.SUMMARY, summary)
-    return headline(summary, chosen, counts.label, sigma=params.sigma)
+    found = headline(summary, chosen, counts.label, sigma=params.sigma)
+    write_json(paths.METRICS, found)
+    results.record()
+    return found
 
 
 def radii_of(params: Params, counts: Counts) -> list[float]:
@@ -121,14 +125,13 @@ def summarise(
     """Everything that a report, a comparison or a model card says of the run in single numbers."""
     settings, curve = params.combine, chosen.curve
     core_nac = float((core == counts.label).mean())
-    calibration = read_json(paths.CALIBRATION, remedy="run `dvc repro -f calibrate`")
     point = working_point(
         curve["theta"].to_numpy(),
         nac=curve["nac"].to_numpy(),
         acr=curve["acr"].to_numpy(),
         core_nac=core_nac,
         chosen=params.report.theta,
-        calibration=calibration,
+        calibration=results.read_calibration(),
     )
     certify = alone(params, counts, radii=radii)
     columns = {name: curve[name].to_numpy() for name in curve.columns}
@@ -198,8 +201,14 @@ def headline(summary: dict, chosen: Answers, label: np.ndarray, *, sigma: float)
 def training_concerns() -> list[str]:
     """What the training stages found suspicious."""
     files = [paths.stage_metrics(stage) for stage in TRAINING]
-    kept = [read_json(file, remedy="run `dvc repro -f`") for file in files if file.exists()]
-    return [concern for content in kept for concern in content.get("concerns", [])]
+    found = []
+    for file in filter(lambda file: file.exists(), files):
+        remedy = f"run `dvc repro -f {file.stem}`"
+        concerns = read_json(file, remedy=remedy).get("concerns", [])
+        if not isinstance(concerns, list) or not all(isinstance(it, str) for it in concerns):
+            raise InputError(f"{file}: its concerns are not a list of sentences: {remedy}")
+        found += concerns
+    return found
 
 
 def _write_csv(path, frame: pd.DataFrame) -> None:

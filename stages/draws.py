@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor, nn
 
-from aces import data, extension, networks, paths, runtime, sampling
+from aces import data, extension, files, networks, paths, runtime, sampling
 from aces.data import EvalSet
 from aces.data.images import read_images
-from aces.files import write_json
-from aces.networks.quantized import load_quantized
+from aces.networks.quantized import load_deployed
 from aces.params import SCORES, Params
 from aces.rule.counts import Counts
 from aces.sampling import DrawPlan
@@ -34,7 +33,7 @@ def certification_network(params: Params) -> nn.Module:
 def deployed_network(params: Params) -> nn.Module:
     """The network that the stage `sample` ran."""
     if params.sample.precision == "int8":
-        return load_quantized(paths.DEPLOYED_GRAPH)
+        return load_deployed()
     return networks.load_model(paths.network("certify"))
 
 
@@ -93,4 +92,6 @@ def write_deployed(counts: Counts) -> None:
     """What certificates speak of: the network by its hash, its precision, and what ran it."""
     settings = counts.settings
     about = {name: getattr(settings, name) for name in ("model", "precision", "backend", "noise")}
-    write_json(paths.DEPLOYED / "about.json", about)
+    if settings.precision == "int8":
+        about["sha256"] = files.digest(paths.DEPLOYED_GRAPH)
+    files.write_json(paths.DEPLOYED_ABOUT, about)

@@ -11,6 +11,8 @@ from aces import data, files, paths, reporting
 from aces.model.composed import ACES
 from aces.networks import fingerprint
 from aces.params import Params
+from aces.reporting import results
+from aces.rule import samples
 from aces.tracking import StageRun, publish
 from aces.tracking.card import ModelCard
 from stages.runner import run_stage
@@ -21,18 +23,16 @@ SUMMARIES = {
 } | {"combine": paths.METRICS}
 ACCURACY = "certified_accuracy@"
 SHOWN_RADII = 3  # in the model card
-RESULTS = (paths.CURVE, paths.COMPARISON, paths.METRICS, paths.SUMMARY, paths.CALIBRATION)
+RESULTS = (*results.SHOWN, paths.METRICS, paths.RESULTS_MANIFEST)
 
 
 def publish_run(params: Params, run: StageRun) -> dict:
-    summary, curve = (
-        files.read_json(paths.SUMMARY, remedy="run `dvc repro -f combine`"),
-        pd.read_csv(paths.CURVE),
-    )
+    samples.check(*samples.inputs(params))
+    results.check(*results.SHOWN, paths.METRICS)
+    found = results.read_project()
+    summary, curve = found.summary, found.curve
     run.roll_up(SUMMARIES)
-    publish.log_working_point(
-        run, files.read_json(paths.METRICS, remedy="run `dvc repro -f combine`")
-    )
+    publish.log_working_point(run, files.read_json(paths.METRICS, remedy=results.REMEDY))
     publish.log_curve(run, {name: curve[name].tolist() for name in curve.columns})
     for path in (*RESULTS, *filter(lambda path: path.exists(), SUMMARIES.values())):
         run.log_artifact(path, path.parent.name)

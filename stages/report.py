@@ -3,15 +3,13 @@
 import platform
 from importlib.metadata import version
 
-import pandas as pd
-
 from aces import data, paths, reporting
 from aces.console import warn
-from aces.files import digest, read_json
+from aces.files import digest
 from aces.params import Params
-from aces.reporting import attacks
+from aces.reporting import attacks, results
+from aces.rule import samples
 from aces.tracking import StageRun
-from stages import samples
 from stages.runner import run_stage
 
 PACKAGES = (
@@ -30,7 +28,8 @@ PACKAGES = (
 def report(params: Params, run: StageRun) -> None:
     counts, core = samples.read_evaluation()
     samples.check(*samples.inputs(params))
-    comparison = pd.read_csv(paths.COMPARISON)
+    results.check(*results.MADE_FROM, *results.MADE)
+    found = results.read_project()
     made_from = provenance(params)
     attack = attacks.read_attack(paths.ATTACK, made_from["SHA-256"])
     if attack is None and paths.ATTACK.exists():
@@ -43,10 +42,10 @@ def report(params: Params, run: StageRun) -> None:
         counts=counts,
         core=core,
         outcomes=reporting.read_outcomes(paths.OUTCOMES),
-        curve=pd.read_csv(paths.CURVE),
-        metrics=read_json(paths.SUMMARY, remedy="run `dvc repro -f combine`"),
-        comparison=comparison if len(comparison) else None,
-        calibration=read_json(paths.CALIBRATION, remedy="run `dvc repro -f calibrate`"),
+        curve=found.curve,
+        metrics=found.summary,
+        comparison=found.comparison,
+        calibration=found.calibration,
         provenance=made_from,
         attack=attack,
     )

@@ -11,10 +11,11 @@ from aces import data, paths, sampling
 from aces.data import EvalSet
 from aces.files import write_json, write_npz
 from aces.params import Params
+from aces.rule import samples
 from aces.rule.counts import Counts, write_counts
 from aces.sampling import DrawPlan
 from aces.tracking import StageRun
-from stages import draws, samples
+from stages import draws
 from stages.runner import run_stage
 
 

@@ -2,6 +2,7 @@
 are one line.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,10 +16,11 @@ import pytest
 
 from aces import params, paths
 from aces.errors import InputError
-from aces.files import write_npz
+from aces.files import digest, write_json, write_npz
+from aces.networks import quantized
+from aces.rule import samples
 from aces.rule.counts import read_counts, write_counts
 from made_counts import random_counts
-from stages import samples
 
 PROJECT = Path(__file__).parent.parent
 CLASSES = 3
@@ -29,7 +31,8 @@ def run(tmp_path, monkeypatch) -> Path:
     """A project after its stage `sample`; `tiny` stands for images and networks."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".dvc").mkdir()
-    shutil.copy(PROJECT / "profiles/digits.yaml", "params.yaml")
+    profile = (PROJECT / "profiles/digits.yaml").read_text()
+    Path("params.yaml").write_text(profile.replace("precision: float32 ", "precision: int8 "))
     settings = params.load()
     counts = random_counts(np.random.default_rng(0), images=6, n=100)
     write_counts(paths.COUNTS, counts)
@@ -120,6 +123,8 @@ def test_other_images_and_networks_than_those_sampled_are_refused(run):
         "core.safetensors",
         "certify.safetensors",
         "select.safetensors",
+        "about.json",
+        "network.onnx",
     }
     for file in inputs:
         kept = file.read_bytes()
@@ -127,6 +132,20 @@ def test_other_images_and_networks_than_those_sampled_are_refused(run):
         with pytest.raises(InputError, match=f"{file.name} is not the file that"):
             samples.check(*inputs)
         file.write_bytes(kept)
+
+
+def test_the_int8_network_has_to_be_the_one_that_was_sampled(run, monkeypatch):
+    """Another graph in its place once was loaded, and certified by a theta that is not its own."""
+    monkeypatch.setattr(quantized, "open_session", lambda graph: None)
+    write_json(paths.DEPLOYED_ABOUT, {"sha256": digest(paths.DEPLOYED_GRAPH)})
+    assert quantized.load_deployed().onnx == b"tiny"
+    assert quantized.load_deployed(run).onnx == b"tiny"
+    paths.DEPLOYED_GRAPH.write_text("other")
+    for content in (None, "[]", "{}", json.dumps({"sha256": None})):
+        if content is not None:
+            paths.DEPLOYED_ABOUT.write_text(content)
+        with pytest.raises(InputError, match="models/deployed.*dvc repro -f sample"):
+            quantized.load_deployed()
 
 
 # ---------------------------------------------------------------- folders that cannot be written

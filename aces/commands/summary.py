@@ -73,7 +73,7 @@ def as_json(found: "RunCurve", rows: "pd.DataFrame") -> dict:
             **found.at(None).drop("theta").to_dict(),
         },
         "concerns": found.concerns,
-        "metrics": json.loads(Path("results/summary.json").read_text(encoding="utf-8")),
+        "metrics": found.metrics,
         "curve": rows.to_dict("records"),
     }
 

@@ -10,7 +10,7 @@ from aces import data, params, paths
 from aces.errors import InputError, one_line
 from aces.grid import is_on_grid
 from aces.networks import load_model
-from aces.networks.quantized import load_quantized
+from aces.networks.quantized import load_deployed
 
 
 def read(folder: Path, *, theta: float | None = None) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def read_networks(folder: Path, settings: params.Params, *, selects: bool) -> di
     roles = ["core", "certify"] + (["select"] if selects else [])
     found = {role: load_model(paths.network(role, folder)) for role in roles}
     if settings.sample.precision == "int8":  # the network that was sampled is the one to speak of
-        found["certify"] = load_quantized(folder / paths.DEPLOYED_GRAPH)
+        found["certify"] = load_deployed(folder)
     return found
 
 

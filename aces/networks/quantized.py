@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aces import files
+from aces import files, paths
 from aces.errors import InputError, one_line
 
 
@@ -49,21 +49,27 @@ class QuantizedNetwork(nn.Module):
         files.write_bytes(path, self.onnx)
 
 
-def load_quantized(path: str | Path, *, sha256: str | None = None) -> QuantizedNetwork:
-    """The network that `QuantizedNetwork.save` wrote. sha256: of the file, if it is known."""
+def load_deployed(folder: Path = Path()) -> QuantizedNetwork:
+    """The int8 network that the stage `sample` of the run in `folder` made and ran."""
+    remedy = "run `dvc repro -f sample`"
+    about = files.read_json(folder / paths.DEPLOYED_ABOUT, remedy=remedy)
+    path = folder / paths.DEPLOYED_GRAPH
+    if path.is_file() and files.digest(path) != about.get("sha256"):
+        raise InputError(f"{path} is not the network that was sampled: {remedy}")
+    return load_quantized(path, remedy=remedy)
+
+
+def load_quantized(path: str | Path, *, remedy: str = "save it again") -> QuantizedNetwork:
+    """The network that `QuantizedNetwork.save` wrote. remedy: what to do if that is impossible."""
     path = Path(path)
     try:
         graph = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): sample again") from None
-    if sha256 is not None and files.digest(path) != sha256:
-        raise InputError(f"{path} is not the network that was sampled: its sha256 is another one")
+        raise InputError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
     try:
         open_session(graph)
     except Exception as error:  # whatever ONNX Runtime says about a damaged file
-        raise InputError(
-            f"{path} is not an ONNX network ({one_line(error)}): sample again"
-        ) from None
+        raise InputError(f"{path} is not an ONNX network ({one_line(error)}): {remedy}") from None
     return QuantizedNetwork(graph)
 
 

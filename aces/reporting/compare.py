@@ -8,10 +8,11 @@ from string import Template
 
 import pandas as pd
 
-from aces.files import write_text
+from aces.files import make_folder, write_text
 from aces.reporting.inputs import RULES
 from aces.reporting.page import as_json, asset, by_section, listing
-from aces.reporting.runs import ACCURACY, RunCurve, differing, grouped, labels, radii_of
+from aces.reporting.results import ACCURACY, radii_of
+from aces.reporting.runs import RunCurve, differing, grouped, labels
 from aces.rule.statistics import floor_digits
 from aces.rule.working_point import best_within
 
@@ -168,8 +169,7 @@ def write_comparison(
     folder: str | Path, runs: list[RunCurve], *, loss: float | None = None
 ) -> None:
     """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the tables)."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(folder)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
     words = [
         f"## {dataset}\n\n{markdown(*composed(group, loss=loss))}\n"

@@ -11,11 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from aces import grid, params, paths, rule
-from aces.errors import InputError
-from aces.files import read_npz, write_text
+from aces.files import make_folder, write_text
 from aces.reporting.figures import ACES, BASELINE, STYLE
-from aces.rule import metrics
-from aces.rule.counts import Counts, read_counts
+from aces.rule import metrics, samples
+from aces.rule.counts import Counts
 from aces.rule.splits import SPLITS, Reading, difference, intervals_over_images, read_elsewhere
 
 LOSSES = (0.01, 0.02, 0.03, 0.05, 0.08)
@@ -39,12 +38,7 @@ class Comparison:
 def compare_rules(folder: Path, *, name: str, multiplicity: str = "bonferroni") -> Comparison:
     """Both rules on the draws of a finished run; the paper's rule as in the paper (Bonferroni)."""
     settings = params.load(folder / paths.PARAMS)
-    counts = read_counts(folder / paths.COUNTS)
-    remedy = f"run `dvc repro` in {folder}"
-    arrays = read_npz(folder / paths.CORE, what="the core's answers", remedy=remedy)
-    core, index = arrays.get("prediction"), arrays.get("index")
-    if core is None or index is None or not np.array_equal(index, counts.index):
-        raise InputError(f"{folder / paths.CORE} is about other images than the counts: {remedy}")
+    counts, core = samples.read_evaluation(folder)
     right, thetas = core == counts.label, grid.thetas(STEP)
     scores = {
         which: _scores(counts, core, settings, rule=which, multiplicity=multiplicity)
@@ -177,7 +171,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 def write_rules(out: Path, comparisons: Sequence[Comparison], *, command: str) -> pd.DataFrame:
     """Write `rules.csv`, `rules.md` and `rules.png` into `out`."""
     frame = table(comparisons)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     frame.to_csv(out / "rules.csv", index=False)
     alphas = ", ".join(sorted({f"{it.settings.combine.alpha:g}" for it in comparisons}))
     words = f"""# The two rules at the same price

@@ -1,25 +1,20 @@
-"""Finished runs as `aces compare` reads them: checked, named, sorted and grouped.
+"""Finished runs as `aces compare` and `aces summary` show them: named, sorted and grouped."""
 
-A run's files may come from anybody's store, so everything that should be a number has to be one
-before it reaches a table or a page.
-"""
-
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import pandas as pd
 
 from aces.data.known import TITLES
 from aces.errors import InputError, one_line
+from aces.reporting import results
 from aces.reporting.inputs import METHODS, RULES
+from aces.reporting.results import Results, radii_of
 from aces.rule.working_point import WorkingPoint, best_within, working_point
 
-ACCURACY = "certified_accuracy@"
 SHOWN = 4  # parameters in the name of a run at most
 LONGEST = 48  # characters of a name
 TOLERANCE = 0.25  # of sigma, within which a radius stands for a multiple of sigma
@@ -126,125 +121,49 @@ class RunCurve:
         return found if near else None
 
 
-def radii_of(table: pd.DataFrame) -> list[str]:
-    """The radii of the certified accuracies, as the columns name them."""
-    return [name.removeprefix(ACCURACY) for name in table.columns if name.startswith(ACCURACY)]
-
-
 def read_curve(run: StoredRun) -> RunCurve | None:
     """Read the results of a run; None where it has none. Text in place of a number is refused."""
     if run.artifact("results/curve.csv") is None or run.artifact("results/summary.json") is None:
         return None
     try:
-        params = {str(name): str(value) for name, value in run.params.items()}
-        return _read(run.artifact, id=run.id, name=run.name, params=params)
-    except DAMAGED as error:
+        found = results.read(run.artifact)
+    except results.DAMAGED as error:
         raise InputError(
             f"run {run.name} ({run.id[:8]}): its results cannot be read ({one_line(error)[:120]}): "
             f"run `dvc repro` again, or name the other runs"
         ) from None
+    params = {str(name): str(value) for name, value in run.params.items()}
+    return _as_curve(found, id=run.id, name=run.name, params=params)
 
 
 def read_results(folder: Path, params: dict[str, str]) -> RunCurve:
     """The results in this project, which has these parameters."""
-
-    def find(path: str) -> Path | None:
-        return folder / path if (folder / path).exists() else None
-
-    for path in ("results/curve.csv", "results/summary.json"):
-        if find(path) is None:
-            raise InputError(f"{path} does not exist: `make repro` or `dvc repro` makes it")
-    try:
-        return _read(find, id="", name="this run", params=params)
-    except DAMAGED as error:
-        raise InputError(
-            f"results/ cannot be read ({one_line(error)[:120]}): run `dvc repro -f combine`"
-        ) from None
+    return _as_curve(results.read_project(folder), id="", name="this run", params=params)
 
 
-DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OSError)
-
-
-def _read(
-    find: Callable[[str], Path | None], *, id: str, name: str, params: dict[str, str]
-) -> RunCurve:
-    """The files of a run, checked; `find` says where a file lies."""
-    curve_file, metrics_file = find("results/curve.csv"), find("results/summary.json")
-    assert curve_file is not None and metrics_file is not None
-    curve = _numbers(pd.read_csv(curve_file))
-    metrics = json.loads(Path(metrics_file).read_text(encoding="utf-8"))
+def _as_curve(found: Results, *, id: str, name: str, params: dict[str, str]) -> RunCurve:
     return RunCurve(
         id=id,
         name=name,
         params=params,
-        curve=curve,
-        metrics=_checked_metrics(metrics, radii_of(curve)),
-        concerns=[str(concern) for concern in metrics.get("concerns", [])],
-        others=_other_rules(find("results/comparison.csv")),
-        calibration=_calibration(find("results/calibration.json")),
+        curve=found.curve,
+        metrics=found.summary,
+        concerns=found.summary.get("concerns", []),
+        others=_other_rules(found.comparison),
+        calibration=found.calibration,
     )
 
 
-def _numbers(curve: pd.DataFrame) -> pd.DataFrame:
-    """The curve, if it is one: finite numbers under the columns of a curve, thetas ascending."""
-    _ = curve[["theta", "nac", "acr"]]
-    for name in curve.columns:
-        if "@" in name and not math.isfinite(float(name.split("@")[1])):
-            raise ValueError(f"the column {name!r} names no radius")
-    if not len(curve) or not all(pd.api.types.is_numeric_dtype(kind) for kind in curve.dtypes):
-        raise ValueError("the curve has values that are not numbers")
-    values = curve.astype(float)
-    if not np.isfinite(values.to_numpy()).all() or not (np.diff(values["theta"]) > 0).all():
-        raise ValueError("the curve has values that are not finite numbers over ascending thetas")
-    return values
-
-
-def _checked_metrics(metrics: dict, radii: list[str]) -> dict:
-    """What is shown of the metrics, as numbers."""
-    names = ("nac", "acr", *(f"{ACCURACY}{r}" for r in radii))
-    kept = {
-        "core": {"nac": metrics["core"]["nac"]},
-        "certify": {name: metrics["certify"][name] for name in names},
-        "acr_ceiling": metrics["acr_ceiling"],
-        **({"theta": metrics["theta"]} if metrics.get("theta") is not None else {}),
-    }
-    for value in (*kept["core"].values(), *kept["certify"].values(), kept["acr_ceiling"]):
-        _require_number(value)
-    _require_number(kept.get("theta", 0.0))
-    return kept
-
-
-def _require_number(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"the metrics have {value!r} where a number is expected")
-
-
-def _other_rules(path: Path | None) -> dict[str, pd.DataFrame]:
-    """The curves of other rules in results/comparison.csv."""
-    if path is None:
+def _other_rules(comparison: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    """The curves of other rules from the same draws."""
+    if comparison is None:
         return {}
-    table = pd.read_csv(path)
-    found = {}
-    for rule in RULES:
-        rows = table[table["series"] == rule].drop(columns=["series", "sigma"])
-        if len(rows):
-            found[rule] = _numbers(rows.apply(pd.to_numeric).sort_values("theta"))
-    return found
-
-
-def _calibration(path: Path | None) -> dict | None:
-    """The numbers of results/calibration.json that the working point speaks of."""
-    if path is None:
-        return None
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
-    kept = {
-        name: content[name]
-        for name in ("theta", "loss", "confidence", "images")
-        if content.get(name) is not None
+    series = {rule: comparison[comparison["series"] == rule] for rule in RULES}
+    return {
+        rule: rows.drop(columns=["series", "sigma"]).sort_values("theta")
+        for rule, rows in series.items()
+        if len(rows)
     }
-    for value in kept.values():
-        _require_number(value)
-    return kept | {"shown": content.get("shown") is not False}
 
 
 def distinct(runs: list[RunCurve]) -> list[RunCurve]:
