@@ -54,6 +54,14 @@ def dataset_folder(name: str) -> Path:
     return Path("data") / name
 
 
+def registered_model(dataset: str) -> str:
+    """The name of a dataset's model in MLflow, where names have no `/` and no `:`.
+
+    That of `torchvision/MNIST` is `aces-torchvision-MNIST`.
+    """
+    return "aces-" + dataset.replace("/", "-").replace(":", "-")
+
+
 def evaluation_images(name: str) -> Path:
     return dataset_folder(name) / "eval.npz"
 

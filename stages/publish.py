@@ -86,7 +86,7 @@ def model_card(params: Params, summary: dict, curve: pd.DataFrame) -> ModelCard:
     shown = {*params.report.thetas, summary["theta"]}
     rows = curve[curve["theta"].round(9).isin([round(theta, 9) for theta in shown])]
     return ModelCard(
-        name=f"aces-{params.dataset.name}",
+        name=paths.registered_model(params.dataset.name),
         data=f"{params.dataset.name}, {len(evaluation.label):,} test images "
         f"(sha256 {files.digest(paths.evaluation_images(params.dataset.name))[:12]})",
         networks={

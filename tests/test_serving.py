@@ -21,6 +21,7 @@ import pytest
 import torch
 from PIL import Image
 
+from aces import paths
 from aces.data import to_tensor
 from aces.model.requests import as_row
 from aces.model.serving import log_model, requirements
@@ -118,6 +119,13 @@ def inputs(**params) -> dict:
 
 
 # ---------------------------------------------------------------- logged and loaded
+
+
+@pytest.mark.parametrize("dataset", ["torchvision/FashionMNIST", "hf/user/set", "package.a:load"])
+def test_a_model_of_any_dataset_can_be_registered(registered, dataset):
+    """MLflow refuses names with `/` or `:`."""
+    name = paths.registered_model(dataset)
+    assert mlflow.MlflowClient(registered).create_registered_model(name).name == name
 
 
 def test_the_newest_is_found_by_name_and_answers_like_the_model(registered, images):

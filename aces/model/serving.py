@@ -24,7 +24,7 @@ from mlflow.pyfunc import PythonModel
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
 import aces
-from aces import runtime
+from aces import paths, runtime
 from aces.errors import InputError
 from aces.model.composed import ACES
 from aces.model.requests import as_row, make_request
@@ -144,7 +144,7 @@ def log_model(
         signature=signature(model, n0=n0, n=n, alpha=alpha),
         input_example=_grey(model) if example is None else example,
         pip_requirements=requirements(),
-        registered_model_name=f"aces-{dataset}",
+        registered_model_name=paths.registered_model(dataset),
     )
 
 
