@@ -1,6 +1,8 @@
 """The identity of a network: the same for the same network, another one for every difference."""
 
 import copy
+import functools
+import logging
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import odd_networks
 from aces.networks import fingerprint, identity
@@ -86,9 +89,151 @@ def test_a_method_replaced_on_the_class_is_noticed(monkeypatch):
     assert identity(Odd()) != before
 
 
+# --- What the code reads, besides the attributes.
+
+SCALE = 2.0
+TABLE = {"rows": torch.arange(4.0), "other": None}
+LOGGER = logging.getLogger(__name__)
+
+
+def helper(x):
+    return deeper(x) * SCALE
+
+
+def deeper(x, *, power=1):
+    return x**power
+
+
+@functools.lru_cache
+def remembered(n):
+    return n + 1
+
+
+class Reader(nn.Module):
+    """Computes with what stands beside it."""
+
+    temperature = 1.0
+
+    def __init__(self, low=None, high=1, part=None, function=torch.relu):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+        self.parts, self.function = [part or nn.Linear(2, 2, bias=False)], function
+        with torch.no_grad():
+            for each in self.parameters():
+                each.fill_(0.5)
+            self.parts[0].weight.fill_(0.5)
+        self.clip = lambda x: x.clamp(low, high)
+
+    def forward(self, x):
+        LOGGER.debug("forward")
+        y = self.clip(helper(self.layers(x))) / self.temperature
+        return y + TABLE["rows"] + remembered(0) + odd_networks.CLASSES
+
+
+READ = {
+    "global": lambda patch: patch.setitem(globals(), "SCALE", 3.0),
+    "global tensor": lambda patch: TABLE.__setitem__("rows", torch.arange(4.0) + 1),
+    "helper": lambda patch: patch.setitem(globals(), "helper", lambda x: x),
+    "helper of a helper": lambda patch: patch.setitem(globals(), "deeper", lambda x: x),
+    "keyword default": lambda patch: patch.setitem(deeper.__kwdefaults__, "power", 2),
+    "remembering helper": lambda patch: patch.setitem(
+        globals(), "remembered", functools.lru_cache(lambda n: n + 2)
+    ),
+    "constant of a module": lambda patch: patch.setattr(odd_networks, "CLASSES", 5),
+    "class attribute": lambda patch: patch.setattr(Reader, "temperature", 1.015),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_the_code_reads_is_part_of_it(name, monkeypatch):
+    before = identity(Reader())
+    assert identity(Reader()) == before
+    monkeypatch.setitem(TABLE, "rows", TABLE["rows"])
+    READ[name](monkeypatch)
+    assert identity(Reader()) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [dict(low=1, high=None), dict(part=nn.Linear(2, 2)), dict(function=torch.tanh)],
+    ids=["closure", "part", "function"],
+)
+def test_closures_loose_modules_and_built_in_functions_are_part_of_it(change):
+    """A cell that holds None, a module in a plain list, a function that is not written in Python."""
+    assert identity(Reader(**change)) != identity(Reader())
+
+
+def test_weights_of_a_module_in_a_list_are_part_of_it():
+    one, other = Reader(), Reader()
+    with torch.no_grad():
+        other.parts[0].weight[0, 0] += 1
+    assert identity(one) != identity(other)
+
+
+def test_a_layer_used_twice_is_named_twice():
+    """Without weights, the second place of a layer is in no state dict."""
+    flatten, relu, linear = nn.Flatten(), nn.ReLU(), nn.Linear(4, 4)
+    assert identity(nn.Sequential(flatten, relu, linear, relu)) != identity(
+        nn.Sequential(flatten, relu, linear)
+    )
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, weight):
+        return weight * self.factor
+
+
+class Hook:
+    """An object whose method is a hook."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, module, x, y):
+        return y * self.factor
+
+    def call(self, module, x, y):
+        return y * self.factor
+
+
+@pytest.mark.parametrize("kind", ["parametrisation", "hook", "method as a hook", "hook of all"])
+def test_parametrisations_and_hooks_are_part_of_it_with_their_values(kind):
+    def changed(factor):
+        torch.manual_seed(0)
+        network = nn.Linear(3, 3)
+        match kind:
+            case "parametrisation":
+                parametrize.register_parametrization(network, "weight", Scaled(factor))
+            case "hook":
+                network.register_forward_hook(Hook(factor))
+            case "method as a hook":
+                network.register_forward_hook(Hook(factor).call)
+            case "hook of all":
+                handle = nn.modules.module.register_module_forward_hook(Hook(factor))
+                try:
+                    return identity(network)
+                finally:
+                    handle.remove()
+        return identity(network)
+
+    assert changed(1.0) == changed(1.0)
+    assert changed(1.0) != changed(2.0)
+
+
+def test_loggers_and_the_modules_of_others_are_no_part_of_it():
+    before = identity(Reader())
+    logging.getLogger("another").addHandler(logging.NullHandler())
+    LOGGER.debug("said")
+    assert identity(Reader()) == before
+
+
 @pytest.mark.slow
 def test_it_is_the_same_in_every_process():
-    script = "import test_identity as t; print(t.identity(t.Odd()))"
+    script = "import test_identity as t; print(t.identity(t.Odd()), t.identity(t.Reader()))"
     found = {
         subprocess.run(
             [sys.executable, "-c", script],
@@ -100,4 +245,4 @@ def test_it_is_the_same_in_every_process():
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert found == {identity(Odd())}
+    assert found == {f"{identity(Odd())} {identity(Reader())}"}
