@@ -1,10 +1,11 @@
 """Early stopping keeps its promise: bounds over looks, and the test that may be read at any
 time."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import betaln
+from scipy.special import betainc, betaln
 from scipy.stats import binom
 
 from aces import rule
@@ -240,5 +241,65 @@ def test_upper_bounds_mirror_lower_bounds():
     evidence = sequential.Evidence(looks, tv=1e-4)
     misses = np.maximum(looks.draws[:, None] - k, 0)
     expected = 1 - evidence.lower_bound(misses, alpha=0.01)
-    assert np.array_equal(evidence.upper_bound(k, alpha=0.01), expected)
+    found = evidence.upper_bound(k, alpha=0.01)
+    assert (found >= expected).all() and np.allclose(found, expected, rtol=0, atol=2**-52)
     assert (evidence.upper_bound(k, alpha=0.01) > evidence.lower_bound(k, alpha=0.01)).all()
+
+
+def exact_evidence(k: int, t: int, p0: float):
+    """log W by mpmath: the incomplete beta functions by their series."""
+    half = mpmath.mpf(1) / 2
+
+    def series(a, b, x):
+        term = total = mpmath.mpf(1)
+        i = 0
+        while term > total * mpmath.mpf(10) ** -30:
+            term *= (a + b + i) / (a + 1 + i) * x
+            total, i = total + term, i + 1
+        return mpmath.exp(a * mpmath.log(x) + b * mpmath.log1p(-x)) / a * total
+
+    def incomplete(a, b, x):
+        if x <= (a + 1) / (a + b + 2):
+            return series(a, b, x)
+        return mpmath.beta(a, b) - series(b, a, 1 - x)
+
+    p0, misses = mpmath.mpf(p0), t - k
+    mixture = incomplete(misses + half, k + half, 1 - p0) / incomplete(half, half, 1 - p0)
+    return mpmath.log(mixture) - k * mpmath.log(p0) - misses * mpmath.log1p(-p0)
+
+
+def test_no_evidence_exceeds_its_exact_value():
+    """From 10 to 100,000 draws, near and above p0, which may be next to 1/2 or next to 1."""
+    with mpmath.workdps(40):
+        for t in (10, 320, 10_000, 100_000):
+            for p0 in (0.5, 0.5 + 2e-14, 0.841, 0.9999):
+                for z in (0.5, 3, 5, 50):
+                    k = min(t, round(p0 * t + z * np.sqrt(t * p0 * (1 - p0))))
+                    exact = exact_evidence(k, t, p0)
+                    found = mpmath.mpf(float(sequential.log_evidence(k, t, p0=p0)))
+                    assert exact - mpmath.mpf(10) ** -7 < found <= exact, (k, t, p0)
+
+
+def test_evidence_far_against_a_claim_is_not_raised_where_numbers_get_tiny():
+    """The mixture's share underflows here; W is below 1 wherever fewer than p0 * t succeed."""
+    t, k = 4000, np.arange(0, 1500)
+    assert (sequential.log_evidence(k, t, p0=0.5) < 0).all()
+    tiny = betainc(t - k + 0.5, k + 0.5, 0.5)
+    near = (tiny > 0) & (tiny < np.finfo(float).tiny)
+    assert near.any()
+    with mpmath.workdps(40):
+        for each in k[near]:
+            exact = exact_evidence(int(each), t, 0.5)
+            assert float(sequential.log_evidence(each, t, p0=0.5)) <= exact
+
+
+def test_shares_that_add_up_to_more_than_one_spend_no_more_than_alpha():
+    looks = Looks(
+        draws=np.array([10, 100]),
+        spend=np.array([0.5, 0.5 + 9e-10]),
+        made=np.array([2]),
+        classes=np.array([[10], [100]])[..., None],
+        **HISTOGRAMS,
+    )
+    evidence = sequential.Evidence(looks)
+    assert evidence.shares.sum() <= 1 and evidence.levels(0.01).sum() <= 0.01

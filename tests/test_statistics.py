@@ -1,6 +1,7 @@
 """Bounds, tests and radii against scipy, published values, and simulation."""
 
 import itertools
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -179,3 +180,47 @@ def test_no_radius_between_two_bounds_exceeds_its_exact_value(sigma):
         == 0
         == statistics.radius_between(0.3, 0.4, sigma=sigma)
     )
+
+
+def test_no_p_value_is_below_its_exact_value():
+    """Two-sided tests from 5 to a million draws: twice the exact tail of a fair coin."""
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        half = mpmath.mpf(1) / 2
+        for n in (5, 12, 100, 1000, 10_000, 100_000, 1_000_000):
+            for z in rng.uniform(0.5, 7, 6):
+                k = min(n, int(n / 2 + z * np.sqrt(n) / 2) + 1)
+                exact = 2 * exact_tail(k, n, half)
+                found = mpmath.mpf(float(statistics.two_sided_p_value(k, n)))
+                assert min(exact, 1) <= found <= exact * (1 + mpmath.mpf(10) ** -9)
+
+
+def test_what_is_left_of_a_bound_is_a_bound_in_the_other_direction():
+    """1 - p for small p, where 1 - p in double precision is rounded either way."""
+    rng = np.random.default_rng(0)
+    p = np.concatenate([10 ** rng.uniform(-17, 0, 2000), [0.0, 0.5, 1.0]])
+    up, down = statistics.complement(p, up=True), statistics.complement(p, up=False)
+    for value, high, low in zip(p.tolist(), up.tolist(), down.tolist(), strict=True):
+        exact = 1 - Fraction(value)
+        assert 0 <= low <= exact <= high <= 1
+        assert high - low < 2**-51
+    plain = 1.0 - p
+    assert any(Fraction(one) < 1 - Fraction(other) for one, other in zip(plain, p, strict=True))
+
+
+def test_no_upper_bound_is_below_its_exact_value():
+    """Few misses among many draws, where 1 - bound has few digits left."""
+    with mpmath.workdps(40):
+        for n, misses, alpha in itertools.product([1000, 100_000], [0, 1, 3, 40], [1e-12, 1e-3]):
+            bound = mpmath.mpf(float(statistics.upper_bound(n - misses, n, alpha=alpha)))
+            # p <= bound fails where n - misses or fewer successes are unlikely.
+            assert bound == 1 or exact_tail(misses, n, 1 - bound) <= mpmath.mpf(alpha)
+
+
+def test_a_distance_is_subtracted_downwards():
+    rng = np.random.default_rng(0)
+    p, distance = rng.random(2000), 10 ** rng.uniform(-17, -10, 2000)
+    found = statistics.minus(p, distance)
+    exact = [Fraction(a) - Fraction(b) for a, b in zip(p, distance, strict=True)]
+    assert all(Fraction(a) <= b for a, b in zip(found.tolist(), exact, strict=True))
+    assert statistics.minus(0.7, 0.0) == 0.7 and statistics.minus(1e-9, 1e-3) == 0

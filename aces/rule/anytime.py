@@ -15,6 +15,7 @@ differs by at most tv, so events are tested against p0 + tv; tests that compare 
 n * tv of alpha (`aces.rule.sequential.Evidence`).
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from aces.rule.events import at_most, bins_of
 from aces.rule.outcomes import Route
 from aces.rule.sequential import AnytimeTest, log_evidence
 from aces.rule.smoothing import guessed as draws_of_guess
-from aces.rule.statistics import check_alpha
+from aces.rule.statistics import check_alpha, minus
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Terms:
     @property
     def level(self) -> float:
         """What is left of alpha for comparisons of two classes."""
-        return self.alpha - self.n * self.tv
+        return float(minus(self.alpha, self.n * self.tv))
 
 
 class _Question:
@@ -131,8 +132,8 @@ class PaperPredict(_Question):
         # Where CORE and AGREE can both answer there are two ways to fail: half of alpha each.
         share = np.where(~self.certifies & self.agree, 0.5, 1.0)
         alpha = share * terms.alpha
-        self._selection = AnytimeTest(p0=0.5 + terms.tv, alpha=alpha)
-        self._duels = _Duels(np.maximum(alpha - terms.n * terms.tv, np.finfo(float).tiny))
+        self._selection = AnytimeTest(p0=_plus(0.5, terms.tv), alpha=alpha)
+        self._duels = _Duels(np.maximum(minus(alpha, terms.n * terms.tv), np.finfo(float).tiny))
 
     def read(self, drawn: Drawn) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws."""
@@ -168,7 +169,7 @@ class ConfidentPredict(_Question):
         self.agree = self.guess == core
         self._smoothing = bool(bins_of(terms.theta)[0] == BINS)
         self._majority, self._minority, self._no_other = (
-            AnytimeTest(p0=0.5 + terms.tv, alpha=terms.alpha) for _ in range(3)
+            AnytimeTest(p0=_plus(0.5, terms.tv), alpha=terms.alpha) for _ in range(3)
         )
         self._duels = _Duels(np.full(len(self.guess), terms.level))
 
@@ -258,14 +259,21 @@ def threshold(radius: float, *, sigma: float, alpha: float, n: int, tv: float = 
     """The probability that an event must exceed for this radius; refused where n draws cannot show
     it.
     """
-    # Rounded up, so that p > p0 implies the radius.
-    p0 = float(np.nextafter(ndtr(radius / sigma), 1.0)) + tv
+    # Rounded up, so that p > p0 implies the radius: the quotient and the distribution function err
+    # by less than 2^-50 together, relative (measured: 1.5 units of 2^-53, and the quotient moves the
+    # result by half a unit).
+    p0 = _plus(float(ndtr(radius / sigma)) * (1 + 2.0**-50), tv)
     if not (radius > 0 and p0 < 1 and log_evidence(n, n, p0=p0) >= -np.log(alpha)):
         raise InputError(
             f"radius={radius} at sigma={sigma} cannot be certified by n={n} draws at "
             f"alpha={alpha}: expected a radius above 0, and either a smaller radius or more draws"
         )
     return p0
+
+
+def _plus(p: float, distance: float) -> float:
+    """p + distance, rounded up."""
+    return math.nextafter(p + distance, math.inf) if distance > 0 else p
 
 
 def _selects(first: Drawn, theta: float) -> np.ndarray:

@@ -88,7 +88,7 @@ from aces.rule.counts import Counts, Round
 from aces.rule.events import at_most
 from aces.rule.outcomes import ABSTAIN, Outcomes, Route, Selected
 from aces.rule.sequential import Evidence, evidence_of
-from aces.rule.statistics import radius
+from aces.rule.statistics import complement, radius
 
 
 def certify(
@@ -111,7 +111,7 @@ def certify(
     )
     p_class = evidence.lower_bound(mine, alpha=alpha)
     p_other = evidence.upper_bound(others, alpha=alpha)
-    p_core = 1 - np.maximum(evidence.upper_bound(mine, alpha=alpha), p_other)
+    p_core = complement(np.maximum(evidence.upper_bound(mine, alpha=alpha), p_other), up=False)
     p_select = np.where(certifies, p_class, p_core)
     outcomes = _table(
         certifies=certifies,

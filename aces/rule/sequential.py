@@ -10,6 +10,7 @@ Two ways to stop early soundly; k successes in t draws of probability p.
   radius r.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.special import betainc, betaln
 
 from aces.errors import InputError
 from aces.rule.counts import Counts, Looks, Round
-from aces.rule.statistics import Numbers, check_alpha, lower_bound
+from aces.rule.statistics import Numbers, check_alpha, complement, lower_bound, minus
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Evidence:
       most tv. So tv is subtracted from every lower bound and added to every upper bound.
     - Tests that compare two classes: n draws can be coupled with n exact ones so that all of them
       agree with probability >= 1 - n * tv. So n * tv is subtracted from the level of the test.
+    Differences are rounded in the direction that claims less.
     """
 
     looks: Looks
@@ -48,29 +50,36 @@ class Evidence:
         """With probability >= 1 - alpha, for each event: its probability is at most the bound
         returned. The mirror of `lower_bound`: an event fails where its complement happens.
         """
-        return 1.0 - self.lower_bound(self._misses(k), alpha=alpha)
+        return complement(self.lower_bound(self._misses(k), alpha=alpha), up=True)
 
     def lower_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """(J, N, ...) the lower bound of each look by itself, which fails with probability <=
         spend[j] * alpha; 0 at a look that was not made.
         """
         bounds = np.zeros(k.shape)
-        for j, (n, spend) in enumerate(zip(self.looks.draws, self.looks.spend, strict=True)):
+        for j, (n, spend) in enumerate(zip(self.looks.draws, self.shares, strict=True)):
             made, level = self.looks.made > j, float(spend * alpha)
             if made.all():
                 bounds[j] = lower_bound(k[j], int(n), alpha=level)
             elif made.any():
                 bounds[j, made] = lower_bound(k[j, made], int(n), alpha=level)
-        return np.maximum(bounds - self.tv, 0.0)
+        return minus(bounds, self.tv)
 
     def upper_bounds(self, k: np.ndarray, *, alpha: float) -> np.ndarray:
         """(J, N, ...) the mirror of `lower_bounds`."""
-        return 1.0 - self.lower_bounds(self._misses(k), alpha=alpha)
+        return complement(self.lower_bounds(self._misses(k), alpha=alpha), up=True)
 
     def levels(self, alpha: float) -> np.ndarray:
         """(J,) levels of tests at each look; a negative one rejects nothing."""
-        levels = self.looks.spend * alpha - self.looks.draws * self.tv
+        levels = minus(self.shares * alpha, self.looks.draws * self.tv)
         return np.where(levels > 0, levels, -1.0)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """(J,) what each look spends of alpha. Shares that were written as decimals may add up to a
+        little more than 1: they are made smaller, so that no more than alpha is spent.
+        """
+        return self.looks.spend / max(1.0, math.fsum(self.looks.spend))
 
     def first_answer(self, answers: np.ndarray, *, abstain: int) -> np.ndarray:
         """With probability >= 1 - alpha, an answer is right: (N, ...) that of the first look made
@@ -122,16 +131,23 @@ def looks_of(counts: Counts, round_: Round) -> Looks:
 
 def log_evidence(k: Numbers, t: Numbers, *, p0: Numbers) -> np.ndarray:
     """log W, the evidence against p <= p0 after k successes in t draws; P[W ever >= 1/alpha] <=
-    alpha if p <= p0.
+    alpha if p <= p0. Rounded down.
 
     W is the likelihood ratio of a mixture over p > p0 (Beta(1/2, 1/2), cut off at p0) to p0: a
     nonnegative martingale of mean 1 at p0, a supermartingale below. Broadcasts; finite for any t.
     """
-    k = np.asarray(k, dtype=float)
-    misses, p0 = np.asarray(t, dtype=float) - k, np.asarray(p0, dtype=float)
+    k, t = np.asarray(k, dtype=float), np.asarray(t, dtype=float)
+    misses, p0 = t - k, np.asarray(p0, dtype=float)
     prior = np.log(betainc(0.5, 0.5, 1 - p0)) + betaln(0.5, 0.5)
     mixture = betaln(k + 0.5, misses + 0.5) + _log_betainc(misses + 0.5, k + 0.5, 1 - p0)
-    return mixture - prior - k * np.log(p0) - misses * np.log1p(-p0)
+    found = mixture - prior - k * np.log(p0) - misses * np.log1p(-p0)
+    # The terms of the sum, and the logarithms of factorials in them, are of size t log t at most
+    # (misses * log(1 - p0) is larger only where the evidence is far below 0). So is their error, in
+    # units of 2^-53. Measured against 40 digits, what is subtracted is at least 20 times the error.
+    return found - _EVIDENCE_ERROR * ((t + 1) * np.log(t + 2) + misses * np.abs(np.log1p(-p0)))
+
+
+_EVIDENCE_ERROR = 2.0**-48
 
 
 class AnytimeTest:
@@ -180,6 +196,6 @@ def _log_betainc(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """log of the regularised incomplete beta function; its first term, a little less, where it
     underflows.
     """
-    value = betainc(a, b, x)
+    value, tiny = betainc(a, b, x), np.finfo(float).tiny
     first_term = a * np.log(x) + b * np.log1p(-x) - np.log(a) - betaln(a, b)
-    return np.where(value > 0, np.log(np.maximum(value, np.finfo(float).tiny)), first_term)
+    return np.where(value >= tiny, np.log(np.maximum(value, tiny)), first_term)
