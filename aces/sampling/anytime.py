@@ -5,6 +5,7 @@ Round GUESS fixes s_hat and c_hat as in Algorithm 1; then fresh draws feed anyti
 is an abstention.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -90,7 +91,7 @@ def certify_at(
         question = CERTIFY[rule](
             _drawn(drawing, Round.GUESS),
             Terms(theta=theta, alpha=alpha, n=plan.n, tv=drawing.settings.tv),
-            radius=radius + _farthest(drawing, plan),
+            radius=math.nextafter(radius + _farthest(drawing, plan), math.inf),
             sigma=plan.sigma,
         )
         _draw_until(question, drawing, np.flatnonzero(question.worthwhile), n=plan.n)

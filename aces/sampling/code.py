@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aces import extension, grid
 from aces.files import digest, digest_of
+from aces.networks import quantized
 from aces.networks.identity import describe
 from aces.rule import counts
 from aces.sampling.tally import Score
@@ -34,7 +35,7 @@ def code_digest(score: Score | None = None) -> str:
     """
     here = Path(__file__).parent
     files = [here / f"{name}.py" for name in _MODULES]
-    files += [Path(str(module.__file__)) for module in (grid, counts)]
+    files += [Path(str(module.__file__)) for module in (grid, counts, quantized)]
     own = None if score is None else (extension.source_digest(score), describe(score))
     found = [digest(file) for file in files if file.exists()]
     return digest_of(*found, own, *map(_version, _PACKAGES), sys.byteorder)

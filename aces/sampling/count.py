@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from aces.errors import InputError
 from aces.rule.counts import Settings
@@ -76,18 +75,9 @@ class Counter:
         for batch in batches(job, self.settings, size=self.network.batch, device=device):
             if stop.is_set():
                 raise Stopped
-            found = [each[: batch.used] for each in forward(batch.draws)]
-            logits.append([_kept(each, batch.draws) for each in found])
+            logits.append([each[: batch.used] for each in forward(batch.draws)])
             made += batch.used
             if made - counted >= _BLOCK or made == job.unit.draws:
                 tally.add(rows[counted:made], *map(torch.cat, zip(*logits, strict=True)))
                 counted, logits = made, []
         return tally.counts()
-
-
-def _kept(logits: Tensor, draws: Tensor) -> Tensor:
-    """Logits that stay as they are when the draws are overwritten: some networks return a view of
-    their input.
-    """
-    same = logits.untyped_storage().data_ptr() == draws.untyped_storage().data_ptr()
-    return logits.clone() if same else logits

@@ -27,7 +27,7 @@ from aces.sampling.local import LocalEngine
 from aces.sampling.plan import DrawPlan
 from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
-from aces.sampling.tally import Score, split, width
+from aces.sampling.tally import Score, check_score, split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES: dict[str, type[LocalEngine] | type[RayEngine]] = {"local": LocalEngine, "ray": RayEngine}
@@ -54,6 +54,8 @@ def open_drawing(
     check_index(index)
     if not (isinstance(num_classes, (int, np.integer)) and num_classes >= 2):
         raise InputError(f"num_classes={num_classes!r}: expected a whole number of at least 2")
+    if score is not None:
+        check_score(score, num_classes=int(num_classes))
     on_cpu = plan.precision == "int8" and runtime.device == "auto"  # where int8 networks run
     devices = devices_of("cpu" if on_cpu else runtime.device)
     prepared = prepare(

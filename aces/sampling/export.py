@@ -14,7 +14,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Stack(nn.Module):
-    """The networks that see each draw, as one."""
+    """The networks that see each draw, as one. Each has a copy of it to itself: a network may change
+    its input, and return what it or another network overwrites later.
+    """
 
     __qualname__ = "_Stack"  # its first name, which is part of the hash of two networks
 
@@ -23,7 +25,9 @@ class Stack(nn.Module):
         self.networks = nn.ModuleList(networks)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(network(x) for network in self.networks)
+        if len(self.networks) == 1:
+            return (self.networks[0](x),)
+        return tuple(network(x.clone()).clone() for network in self.networks)
 
 
 def stacked(model: nn.Module, select: nn.Module | None) -> Stack:

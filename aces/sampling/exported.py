@@ -2,11 +2,12 @@
 
 Only networks that `aces.networks.build` made are kept, under their identity: weights, attributes,
 the code of their classes, and the versions of the libraries. The logits of what is read are
-compared with the network's own before it is used, as they are after an export, so a damaged file is
-noticed and replaced.
+compared with the network's own before it is used, as they are after an export. A file ends with the
+sha256 of its content, so a damaged one is noticed and replaced.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from aces.files import digest, digest_of, write_bytes
 
 MOST_FILES = 40  # the oldest are removed
 EXPORTERS = ("torch", "onnx", "onnxscript")
+_CHECKSUM = hashlib.sha256().digest_size
 
 
 def kept(
@@ -33,15 +35,24 @@ def kept(
     if not all(getattr(part, "recipe", None) for part in parts):
         return export(), lambda: None
     file = folder() / f"{_key(parts, shape)}.onnx"
-    try:
-        content = file.read_bytes()
-        os.utime(file)  # recently used files are kept
-    except OSError:
+    content = _read(file)
+    if content is None:
         content = export()
         with contextlib.suppress(OSError):  # a place that cannot be written costs only time
-            write_bytes(file, content)
+            write_bytes(file, content + hashlib.sha256(content).digest())
             _remove_old(file.parent)
     return content, lambda: file.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> bytes | None:
+    """The content of a kept file; None where it is missing or damaged."""
+    try:
+        found = file.read_bytes()
+        os.utime(file)  # recently used files are kept
+    except OSError:
+        return None
+    content, checksum = found[:-_CHECKSUM], found[-_CHECKSUM:]
+    return content if hashlib.sha256(content).digest() == checksum else None
 
 
 def folder() -> Path:

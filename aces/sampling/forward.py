@@ -5,11 +5,13 @@ A `Network` can be sent to other processes; `open(device)` makes it callable the
 name is part of what the draws depend on, since two ways differ in the last digits of the logits.
 """
 
+import contextlib
 import copy
 import functools
+import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +35,10 @@ Forward = Callable[
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
 _TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network
 _SAME = 1e-5  # relative to the logits, for a network run twice in the same way: near rounding
+# Relative to the logits, for a draw in another place of its batch: above the rounding of each
+# precision. Kernels give the same bits in every place as a rule, but do not promise it.
+_ROWS = {"float32": 1e-4, "int8": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+_NAMES = ("network", "selection network")
 _LEVELS = (0.0, 0.25, 0.5, 1.0)  # standard deviations of the noise on the four example images
 
 
@@ -85,6 +91,7 @@ class TorchNetwork:
     def open(self, device: torch.device) -> Forward:
         module = copy.deepcopy(self.module).to(device)
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        copies = _Copies(module)
         autocast = functools.partial(
             torch.autocast,
             device.type,
@@ -93,8 +100,10 @@ class TorchNetwork:
         )
 
         def forward(x: Tensor) -> list[Tensor]:
-            with autocast(), no_tf32(device):
-                return list(module(x.contiguous(memory_format=torch.channels_last)))
+            with autocast(), no_tf32(device), copies.one() as network:
+                logits = network(x.clone(memory_format=torch.channels_last))
+                # The network may keep what it returns, and overwrite it when it runs next.
+                return [each.clone() for each in logits]
 
         return forward if device.type == "cpu" else self._recorded(module, forward, device)
 
@@ -120,6 +129,28 @@ class TorchNetwork:
 
 
 Network = OnnxNetwork | TorchNetwork
+
+
+class _Copies:
+    """Copies of a module, each of which is run by one thread at a time: a module may keep values
+    from one of its layers to another, which a second thread would replace.
+    """
+
+    def __init__(self, module: nn.Module):
+        self._module = module  # never run, so that every copy is as it was given
+        self._free: queue.SimpleQueue[nn.Module] = queue.SimpleQueue()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[nn.Module]:
+        """A copy that nobody else runs."""
+        try:
+            module = self._free.get_nowait()
+        except queue.Empty:
+            module = copy.deepcopy(self._module)
+        try:
+            yield module
+        finally:
+            self._free.put(module)
 
 
 class _Prepared(NamedTuple):
@@ -154,19 +185,16 @@ def prepare(
     key = (identity_of(model, select), shape, num_classes, precision, kind_of(device))
     _check_precision(model, precision, device)
     module, example = _frozen(model, select), _example(shape)
-    if (
-        model not in _known
-        or _known[model].key != key
-        or not _computes(module, example, _known[model].logits)
-    ):
+    known = _known.get(model)
+    if known is None or known.key != key or not _computes(module, example, known.logits):
         together = check(module, example, num_classes=num_classes)
         probe = [value for each in together for value in each[:, :10].flatten().tolist()]
-        _known[model] = _Prepared(
-            key,
-            list(together),
-            _choose(module, example, precision=precision, device=device, probe=probe),
+        network = _choose(module, example, precision=precision, device=device, probe=probe)
+        _check_rows(
+            opened(network, device), shape, batch=network.batch, precision=precision, device=device
         )
-    return _known[model].network
+        known = _known[model] = _Prepared(key, list(together), network)
+    return known.network
 
 
 def opened(network: Network, device: torch.device) -> Forward:
@@ -190,19 +218,19 @@ def identity_of(model: nn.Module, select: nn.Module | None) -> str:
 
 @torch.inference_mode()
 def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tensor, ...]:
-    """The networks' logits; InputError unless they are of the right number, and of each image on
-    its own.
+    """The networks' logits; InputError unless they are of the right number, and the same for an
+    image on its own.
     """
     shape = tuple(example.shape[1:])
     try:
-        together = module(example)
-        alone = module(example[:1])
+        together = _run(module, example)
+        alone = _run(module, example[:1])
     except Exception as error:
         raise InputError(
             f"the network cannot run images of shape {shape}: {one_line(error)}"
         ) from error
     for name, logits, single, expected in zip(
-        ("network", "selection network"), together, alone, (num_classes, 2), strict=False
+        _NAMES, together, alone, (num_classes, 2), strict=False
     ):
         if not isinstance(logits, Tensor) or logits.shape != (len(example), expected):
             found = (
@@ -215,13 +243,56 @@ def check(module: nn.Module, example: Tensor, *, num_classes: int) -> tuple[Tens
                 f"({len(example)}, {expected}), one for each class"
             )
         if not _agree(logits[:1], single):
-            raise InputError(
-                f"the {name}'s answer for an image depends on the other images of its batch, or "
-                "on chance: "
-                "no certificate can hold; does a layer use batch statistics or dropout in eval "
-                "mode?"
-            )
+            raise _not_a_function(name)
     return together
+
+
+@torch.inference_mode()
+def _check_rows(
+    forward: Forward,
+    shape: tuple[int, int, int],
+    *,
+    batch: int,
+    precision: str,
+    device: torch.device,
+) -> None:
+    """InputError unless a draw's logits are the same in every place of a batch, beside every other
+    draw, and however often it is run.
+
+    This is what a certificate assumes of a network. So it is looked at with batches of the size
+    that is drawn, by what runs them: a full batch, the same with its rows in another order, every
+    second row beside empty and beside very noisy images, and the first batch again. It finds
+    mistakes, not malice: a network can always be built that behaves here and nowhere else.
+    """
+    source = torch.Generator().manual_seed(1)
+    images, noise, others = (torch.randn((batch, *shape), generator=source) for _ in range(3))
+    images = images.abs().clamp(0, 1) + torch.linspace(0, 1, batch)[:, None, None, None] * noise
+    places, order = torch.arange(batch), torch.randperm(batch, generator=source)
+    kept = places % 2 == 0
+    beside = torch.where(kept[:, None, None, None], images, 4 * others)
+    alone = torch.where(kept[:, None, None, None], images, 0.0)
+    first = [each.cpu() for each in forward(images.to(device))]
+    for x, rows, same in (
+        (images[order], order, places),
+        (beside, places, places[kept]),
+        (alone, places, places[kept]),
+        (images, places, places),
+    ):
+        for name, given, found in zip(_NAMES, first, forward(x.to(device)), strict=False):
+            if not _agree(given[rows][same], found.cpu()[same], tolerance=_ROWS[precision]):
+                raise _not_a_function(name)
+
+
+def _not_a_function(name: str) -> InputError:
+    return InputError(
+        f"the {name}'s answer for an image depends on the other images of its batch, or on chance: "
+        "no certificate can hold; does a layer use batch statistics or dropout in eval mode?"
+    )
+
+
+def _run(module: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+    """The networks' logits of a copy of x: a network may change its input in place."""
+    return module(x.clone())
 
 
 @torch.inference_mode()
@@ -229,7 +300,7 @@ def _computes(module: nn.Module, example: Tensor, logits: list[Tensor]) -> bool:
     """Whether the networks still give these logits: not all of what they compute with need be in
     their state dicts.
     """
-    return all(map(functools.partial(_agree, tolerance=_SAME), logits, module(example)))
+    return all(map(functools.partial(_agree, tolerance=_SAME), logits, _run(module, example)))
 
 
 def _example(shape: tuple[int, int, int]) -> Tensor:
@@ -316,7 +387,8 @@ def _folded(module: nn.Module, example: Tensor) -> nn.Module:
 
     try:
         folded = fuse(module)
-        return folded if all(map(_agree, module(example), folded(example))) else module
+        same = all(map(_agree, _run(module, example), _run(folded, example)))
+        return folded if same else module
     except Exception:  # whatever tracing trips over, the network itself is sound
         return module
 
@@ -328,7 +400,7 @@ def _check_same(network: Network, module: nn.Module, example: Tensor) -> None:
     """
     forward = network.open(torch.device("cpu"))
     for x in (example, example[:1]):
-        for given, found in zip(module(x), forward(x), strict=True):
+        for given, found in zip(_run(module, x), forward(x), strict=True):
             if not _agree(given, found):
                 raise RuntimeError("its logits differ after export")
 

@@ -50,6 +50,10 @@ class DrawPlan:
             "at least 1 draw for the guess, since n is above 0",
         )
         _check("n", self.n, self.n + self.n_predict > 0, "draws in some round")
+        # The cipher's counter, the counts and their files have 32 bits.
+        for name in ("n0", "n", "n_predict", "chunk"):
+            value = getattr(self, name)
+            _check(name, value, value < 2**31, "less than 2^31 draws")
         _check("noise", self.noise, self.noise in NOISES, "one of " + ", ".join(NOISES))
         _check(
             "precision",

@@ -18,6 +18,7 @@ from aces.rule.counts import BINS
 
 Score = Callable[[Tensor], Tensor]  # logits (D, K) -> scores (D,) in [0, 1]
 
+_DRAWS = 64  # with which a score of the user's own is tried
 _EDGES = torch.arange(BINS + 1, dtype=torch.float64) / BINS
 
 
@@ -171,10 +172,31 @@ def bins(scores: Tensor, edges: Tensor | None = None) -> Tensor:
     return torch.bucketize(scores.double(), edges).clamp_max(BINS)
 
 
+def check_score(score: Score, *, num_classes: int) -> None:
+    """InputError unless a draw's score is the same beside other draws: it must be a function of the
+    draw's own logits.
+    """
+    source = torch.Generator().manual_seed(0)
+    logits = 5 * torch.randn((_DRAWS, num_classes), generator=source)
+    order = torch.randperm(_DRAWS, generator=source)
+    scores = _own_scores(logits, score)
+    for rows in (order, order[: _DRAWS // 4], order[:1]):
+        found = _own_scores(logits[rows], score)
+        if not torch.allclose(found, scores[rows], rtol=0, atol=1e-5, equal_nan=True):
+            raise InputError(
+                f"the score {_score_name(score)} of a draw depends on the draws beside it, or on "
+                "chance: no certificate can hold; compute it from each row of the logits alone"
+            )
+
+
+def _score_name(score: Score) -> str:
+    return getattr(score, "__qualname__", type(score).__name__)
+
+
 def _own_scores(logits: Tensor, score: Score) -> Tensor:
-    """Scores by a function of the user's, checked."""
-    scores = score(logits)
-    name = getattr(score, "__qualname__", type(score).__name__)
+    """Scores by a function of the user's, checked. It has a copy: the logits are counted later."""
+    scores = score(logits.clone())
+    name = _score_name(score)
     if not isinstance(scores, Tensor) or scores.shape != logits.shape[:1]:
         found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InputError(
