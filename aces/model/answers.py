@@ -25,6 +25,7 @@ class Writer:
     alpha: float
     classes: Sequence[str] | None
     rounding: np.ndarray  # (N,) l2 by which each image was moved to the lattice of the noise
+    core: str  # sha256 of the core network
 
     def certificates(self, outcomes: Outcomes, counts: Counts) -> list[Certificate]:
         """One per image, from the outcomes at the only theta."""
@@ -50,7 +51,8 @@ class Writer:
         """
         settings, certified = answers[0].settings, np.array([it.radius > 0 for it in answers])
         # Where the radius is certified, the probabilities exceed this one.
-        shown = np.where(certified, ndtr(radius / settings.sigma), 0.0)
+        exceeded = ndtr(radius / settings.sigma) * (1 - 2.0**-50)  # more than it may err
+        shown = np.where(certified, exceeded, 0.0)
         return self._certificates(
             settings,
             prediction=np.array([it.prediction for it in answers]),
@@ -68,14 +70,19 @@ class Writer:
     ) -> list[Prediction]:
         draws, invalid = counts.draws.sum(axis=0), counts.invalid.sum(axis=0)
         columns = zip(
-            labels.tolist(), routes.tolist(), draws.tolist(), invalid.tolist(), strict=True
+            labels.tolist(),
+            routes.tolist(),
+            draws.tolist(),
+            invalid.tolist(),
+            self.rounding.tolist(),
+            strict=True,
         )
         return [self._prediction(counts.settings, *column) for column in columns]
 
     def predictions_of(self, answers: list[Answer]) -> list[Prediction]:
         return [
-            self._prediction(it.settings, it.prediction, it.route, it.draws, it.invalid)
-            for it in answers
+            self._prediction(it.settings, it.prediction, it.route, it.draws, it.invalid, rounding)
+            for it, rounding in zip(answers, self.rounding.tolist(), strict=True)
         ]
 
     def _certificates(self, settings: Settings, **columns: np.ndarray) -> list[Certificate]:
@@ -93,7 +100,13 @@ class Writer:
         ]
 
     def _prediction(
-        self, settings: Settings, label: int, route: int, draws: int, invalid: int
+        self,
+        settings: Settings,
+        label: int,
+        route: int,
+        draws: int,
+        invalid: int,
+        rounding: float,
     ) -> Prediction:
         return Prediction(
             label,
@@ -101,6 +114,7 @@ class Writer:
             draws=draws,
             invalid=invalid,
             name=self._name(label),
+            rounding=rounding,
             **asdict(self._circumstances(settings)),
         )
 
@@ -114,7 +128,12 @@ class Writer:
             noise=settings.noise,
             precision=settings.precision,
             backend=settings.backend,
-            generator=GENERATORS[settings.noise],
+            generator=generator_of(settings),
+            tv=settings.tv,
+            model=settings.model,
+            core=self.core,
+            n0=settings.n0,
+            n=settings.n,
         )
 
     def _name(self, label: int) -> str:
@@ -135,8 +154,14 @@ def rounding_of(images: Images, *, sigma: float, noise: str) -> np.ndarray:
     return np.where(same, 0.0, rounding_distance(images.pixels, steps))
 
 
-# What makes the random numbers, by the kind of noise.
-GENERATORS = {"exact": "keyed stream, rounded Gaussian by table", "float": "torch normal_"}
+def generator_of(settings: Settings) -> str:
+    """What made the random numbers of the draws (`aces.sampling.noise`). On a GPU the backend is
+    named after it.
+    """
+    on_cpu = settings.backend.startswith("onnxruntime ") or settings.backend.endswith(" cpu")
+    if settings.noise == "exact":
+        return ("ChaCha8" if on_cpu else "Philox") + ", rounded Gaussian by table"
+    return ("Mersenne Twister" if on_cpu else "Philox") + ", torch normal_"
 
 
 def prediction_routes(

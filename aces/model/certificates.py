@@ -17,10 +17,10 @@ _WHO = {
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What all answers of one call have in common: with these values the call can be repeated.
+    """What all answers of one call have in common.
 
-    The same images, networks, draws and circumstances give the same answers on the same kind of
-    machine.
+    The same question about the same images and networks, with these values, has the same answers on
+    the same kind of machine.
     """
 
     alpha: float = 0.001  # the probability with which one answer may be wrong
@@ -32,6 +32,13 @@ class Circumstances:
     precision: str = ""  # of the certification network
     backend: str = ""  # what ran it
     generator: str = ""  # what made the random numbers
+    tv: float = (
+        0.0  # total-variation distance of a draw from the exact law; every bound allows for it
+    )
+    model: str = ""  # sha256 of the certification network, and of a selection network with it
+    core: str = ""  # sha256 of the core network
+    n0: int = 0  # draws that fix the guesses
+    n: int = 0  # draws that bound or test them, at most
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,9 @@ class Certificate:
     """What CERTIFY says of one image, with probability at least 1 - alpha over its draws.
 
     Unless `prediction` is ABSTAIN (-1), it is what ACES answers at the image. If `radius` is above
-    0, ACES gives the same answer at every image that is nearer than `radius` in the l2 norm.
+    0, ACES gives the same answer at every image that is nearer than `radius` in the l2 norm. Without
+    a radius, the answer for a float image is that at the lattice point next to it, which is
+    `rounding` away.
 
     `p_select` and `p_class` are lower bounds. Each of them alone holds with probability at least
     1 - alpha, and so does the certificate that follows from them; that both hold at once has
@@ -67,6 +76,11 @@ class Certificate:
     precision: str = ""
     backend: str = ""
     generator: str = ""
+    tv: float = 0.0
+    model: str = ""
+    core: str = ""
+    n0: int = 0
+    n: int = 0
 
     @property
     def abstains(self) -> bool:
@@ -117,6 +131,14 @@ class Prediction(int):
     precision: str
     backend: str
     generator: str
+    rounding: (
+        float  # l2 by which the image was moved to the lattice: the answer speaks of that point
+    )
+    tv: float
+    model: str
+    core: str
+    n0: int
+    n: int
 
     def __new__(
         cls,
@@ -126,6 +148,7 @@ class Prediction(int):
         draws: int = 0,
         invalid: int = 0,
         name: str = "",
+        rounding: float = 0.0,
         **circumstances: Any,
     ) -> "Prediction":
         self = super().__new__(cls, prediction)
@@ -135,6 +158,7 @@ class Prediction(int):
             draws=draws,
             invalid=invalid,
             name=name,
+            rounding=rounding,
         )
         return self
 

@@ -384,7 +384,8 @@ class ACES:
 
     def _writer(self, images: Images, *, alpha: float) -> Writer:
         rounding = rounding_of(images, sigma=self.sigma, noise=self.noise)
-        return Writer(images, self.theta, self.rule, alpha, self.classes, rounding)
+        core = fingerprint(self.networks["core"])
+        return Writer(images, self.theta, self.rule, alpha, self.classes, rounding, core)
 
     def _core_classes(self, images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise."""

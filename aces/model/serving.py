@@ -73,6 +73,11 @@ COLUMNS = {
     "precision": "string",
     "backend": "string",
     "generator": "string",
+    "tv": "double",
+    "model": "string",
+    "core": "string",
+    "n0": "long",
+    "n": "long",
 }
 
 
