@@ -23,7 +23,7 @@ OTHER_COLUMNS = 44  # characters that the columns beside the certified accuracie
 NEXT = (
     ("the report", "open reports/index.html"),
     ("every run", "mlflow ui"),
-    ("every experiment", "dvc exp show"),
+    ("every experiment", "dvc exp show --only-changed --drop '.*/'"),
     ("another noise level", "dvc exp run -S sigma=0.5"),
 )
 
