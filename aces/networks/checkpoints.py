@@ -115,15 +115,7 @@ def import_checkpoint(
     sigma = evidence.sigma_in(path) if sigma is None else sigma
     trials: list[Trial] = []
     if num_classes == info.num_classes and evaluation is not None:
-        if len(evaluation.label) >= evidence.LEAST:
-            modules = {
-                (candidate.arch, kind): candidate.classifier(statistics)
-                for candidate in fitting
-                for kind, statistics in kinds.items()
-            }
-            trials = evidence.try_all(
-                modules, kinds, evaluation, keep=proposal.kind, sigma=sigma or 0.0
-            )
+        trials = _trials(fitting, kinds, evaluation, keep=proposal.kind, sigma=sigma or 0.0)
     if trials:
         verdict = evidence.weigh(trials, proposal, asked=normalization != "auto")
     else:
@@ -253,6 +245,25 @@ def _per_channel(
             + (", above 0" if name == "std" else "")
         )
     return found
+
+
+def _trials(
+    fitting: list[_Candidate],
+    kinds: dict[str, Statistics],
+    evaluation: EvalSet,
+    *,
+    keep: str,
+    sigma: float,
+) -> list[Trial]:
+    """Every candidate with every normalisation on the evaluation images; none if these are few."""
+    if len(evaluation.label) < evidence.LEAST:
+        return []
+    modules = {
+        (candidate.arch, kind): candidate.classifier(statistics)
+        for candidate in fitting
+        for kind, statistics in kinds.items()
+    }
+    return evidence.try_all(modules, kinds, evaluation, keep=keep, sigma=sigma)
 
 
 def _unmeasured(

@@ -147,22 +147,25 @@ def _draw_curve(
     others = data[data["rule"] != inputs.rule]
     low, high = scale * mine[f"{metric}_low"], scale * mine[f"{metric}_high"]
     panel.fill_between(100 * mine["nac"], low, high, color=ACES, alpha=0.14, linewidth=0)
+
+    def draw(series: pd.DataFrame, label: str, **style: Any) -> None:
+        panel.plot(100 * series["nac"], scale * series[metric], label=label, **style)
+
     if inputs.other_rule is not None:
-        panel.plot(
-            100 * others["nac"],
-            scale * others[metric],
-            color=OTHER,
-            linestyle=(0, (6, 2)),
-            linewidth=1.3,
-            label=f"ACES, {RULES[inputs.other_rule]}",
-        )
-    panel.plot(
-        100 * mine["nac"],
-        scale * mine[metric],
-        color=ACES,
-        linewidth=1.8,
-        label=f"ACES, {RULES[inputs.rule]}",
-    )
+        name, dashes = RULES[inputs.other_rule], (0, (6, 2))
+        draw(others, f"ACES, {name}", color=OTHER, linestyle=dashes, linewidth=1.3)
+    draw(mine, f"ACES, {RULES[inputs.rule]}", color=ACES, linewidth=1.8)
+    _draw_networks(panel, inputs, metric, scale=scale)
+    thin: dict[str, Any] = {"markersize": 3.5, "linewidth": 1.2}
+    if len(inputs.varying_noise):
+        style = {"linestyle": ":", "marker": "D", "color": BASELINE}
+        draw(inputs.varying_noise, "other noise levels", **style, **thin)
+    if len(inputs.entropy_selection):
+        draw(inputs.entropy_selection, "selecting by entropy", linestyle="--", color=ACES, **thin)
+
+
+def _draw_networks(panel: Axes, inputs: Inputs, metric: str, *, scale: float) -> None:
+    """The two networks alone, as points at the ends of the curve."""
     point: dict[str, Any] = {
         "linestyle": "none",
         "markersize": 7,
@@ -170,37 +173,12 @@ def _draw_curve(
         "zorder": 4,
         "markeredgecolor": "white",
     }
+    core, certify = 100 * inputs.metrics["core"]["nac"], 100 * inputs.alone["nac"]
+    panel.plot(core, 0, marker="s", color=CORE, label="core network", **point)
+    label = "certification network alone"
     panel.plot(
-        100 * inputs.metrics["core"]["nac"],
-        0,
-        marker="s",
-        color=CORE,
-        label="core network",
-        **point,
+        certify, scale * inputs.alone[metric], marker="^", color=CERTIFY, label=label, **point
     )
-    panel.plot(
-        100 * inputs.alone["nac"],
-        scale * inputs.alone[metric],
-        marker="^",
-        color=CERTIFY,
-        label="certification network alone",
-        **point,
-    )
-    series_drawn = (
-        (inputs.varying_noise, ":D", BASELINE, "other noise levels"),
-        (inputs.entropy_selection, "--", ACES, "selecting by entropy"),
-    )
-    for series, style, colour, label in series_drawn:
-        if len(series):
-            panel.plot(
-                100 * series["nac"],
-                scale * series[metric],
-                style,
-                color=colour,
-                markersize=3.5,
-                linewidth=1.2,
-                label=label,
-            )
 
 
 def _draw_correctness(inputs: Inputs, data: pd.DataFrame) -> Figure:
