@@ -5,7 +5,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,28 @@ def export(module: nn.Module, example: Tensor) -> bytes:
             dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
         )
         assert program is not None
-        return program.model_proto.SerializeToString()
+        model = program.model_proto
+    for graph in (model.graph, *model.functions):
+        _forget_origin(graph)
+    return model.SerializeToString()
+
+
+def _forget_origin(graph: Any) -> None:
+    """Remove what the exporter noted about the source code from an ONNX graph or function.
+
+    The notes hold stack traces, with the paths of files. The hash of an int8 network is that of its
+    graph, and its noise depends on the hash: with the paths, a clone in another folder would draw
+    other noise.
+    """
+    for part in (graph, *graph.node, *getattr(graph, "initializer", ())):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for node in graph.node:
+        for attribute in node.attribute:  # the branches of a condition, the body of a loop
+            if attribute.HasField("g"):
+                _forget_origin(attribute.g)
+            for inner in attribute.graphs:
+                _forget_origin(inner)
 
 
 @contextlib.contextmanager
