@@ -16,6 +16,9 @@ class Train(Section):
 
     epochs: Count = 6
     batch: Count = 256
+    shards: Count = 1
+    """Parts of a batch that the cores of a CPU train on side by side, each with its own batch norm
+    statistics. GPUs share a batch among themselves instead."""
     lr: Positive = 0.4
     momentum: Share = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 0.0005

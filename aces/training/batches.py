@@ -16,6 +16,14 @@ class Batch(NamedTuple):
     decays: int = 0  # milestones of the schedule that have passed
     label_smoothing: float = 0.0  # train.label_smoothing: the share given to all classes alike
 
+    def shares(self, count: int) -> list["Batch"]:
+        """The batch in `count` parts of about the same size, fewer if it has fewer images."""
+        images, labels = self.image.chunk(count), self.label.chunk(count)
+        return [
+            self._replace(image=image, label=label)
+            for image, label in zip(images, labels, strict=True)
+        ]
+
 
 class Loss(NamedTuple):
     """The loss to minimise, and the scores whose argmax is the prediction of each image.

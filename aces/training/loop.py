@@ -23,6 +23,7 @@ from aces.training.checkpoint import Checkpoint, State, code_digest, training_ke
 from aces.training.distributed import Group
 from aces.training.method import Method
 from aces.training.optimizers import autocast, make_optimizer, precision_on
+from aces.training.replicas import Replicas
 from aces.training.schedule import decays, learning_rate
 from aces.training.sources import mirrors, open_source
 from aces.training.whitening import IMAGES as WHITENING_IMAGES
@@ -83,7 +84,8 @@ def train_network(
         warn(
             f"{title}: this processor has no bfloat16 arithmetic: training in float32, more slowly"
         )
-    with checkpoint.locked() if group.main else nullcontext(), _reproducible(device):
+    waiting = checkpoint.locked() if group.main else nullcontext()
+    with waiting, _reproducible(device), training.replicas:
         state = checkpoint.read() if group.main else None
         history = training.restore(distributed.from_main(state, group))
         images = (settings.epochs - len(history)) * training.images
@@ -148,7 +150,10 @@ class _Training:
         self.network = network
         if task.settings.whitening:
             self._whiten()
-        self.parallel = distributed.parallel(network, group)
+        alone = device.type == "cpu" and group.size == 1
+        self.replicas = Replicas(
+            distributed.parallel(network, group), task.settings.shards if alone else 1
+        )
         self.optimizer = make_optimizer(network, task.settings)
 
     def _whiten(self) -> None:
@@ -180,30 +185,36 @@ class _Training:
         ):
             return []
         self.network.load_state_dict(state["network"])
+        self.replicas.take_buffers()
         if "optimizer" in state:
             self.optimizer.load_state_dict(state["optimizer"])
         return list(state["history"])
 
     def run_epoch(self, epoch: int, bar: Any) -> Metrics:
         """One pass over the images: the mean loss, the accuracy, the last learning rate."""
-        self.parallel.train()
-        # The global generator serves dropout and the like, the other one the noise.
+        for network in self.replicas.networks:
+            network.train()
+        # The global generator serves dropout and the like, the others the noise.
         torch.manual_seed(self.task.derive_seed(epoch, "network", self.group.rank))
-        generator = torch.Generator(self.device).manual_seed(
-            self.task.derive_seed(epoch, "noise", self.group.rank)
-        )
+        generators = [
+            torch.Generator(self.device).manual_seed(
+                self.task.derive_seed(epoch, "noise", self.group.rank + share)
+            )
+            for share in range(len(self.replicas))
+        ]
         totals, note = torch.zeros(2, dtype=torch.float64, device=self.device), ""
         passed, rate = decays(self.settings, epoch=epoch), 0.0
         for step, (image, label) in enumerate(self._batches(epoch)):
             rate = learning_rate(self.settings, time=epoch + (step + 0.5) / self.steps)
             batch = Batch(image, label, epoch, passed, self.settings.label_smoothing)
-            totals += self._step(batch, rate, generator)
+            totals += self._step(batch, rate, generators)
             if step % LOOK_EVERY == 0 or step == self.steps - 1:
                 loss = totals[0].item() / (step + 1)
                 self._check_loss(loss, epoch)
                 note = f"epoch {epoch + 1} of {self.settings.epochs}, loss {loss:.3f}"
             if bar is not None:
                 bar.advance(self.batch, note=note)
+        self.replicas.average_buffers()
         loss, accuracy = (distributed.average(totals, self.group) / self.steps).tolist()
         return {"loss": loss, "accuracy": accuracy, "lr": rate}
 
@@ -216,25 +227,34 @@ class _Training:
         share = order[:, self.group.rank :: self.group.size]
         return self.source.batches(share, seed=self.task.derive_seed(epoch, "views"))
 
-    def _step(self, batch: Batch, rate: float, generator: torch.Generator) -> Tensor:
+    def _step(self, batch: Batch, rate: float, generators: list[torch.Generator]) -> Tensor:
         """One step of the optimiser at learning rate `rate`: the loss and the accuracy, (2,)."""
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad()
+        shares = batch.shares(len(self.replicas))
+        weights = [len(share.label) / len(batch.label) for share in shares]
+        found = self.replicas.run(self._backward, shares, weights, generators)
+        self.optimizer.step()
+        return torch.stack(found).sum(dim=0)
+
+    def _backward(
+        self, network: nn.Module, batch: Batch, weight: float, generator: torch.Generator
+    ) -> Tensor:
+        """The gradients of a share of a batch, and its part of the loss and the accuracy, (2,)."""
         method = self.task.method
         with autocast(self.device, self.precision):
             loss = method.loss(
-                self.parallel,
+                network,
                 batch,
                 sigma=self.task.sigma,
                 generator=generator,
                 settings=method.settings,
             )
         _check_form(loss, batch, method)
-        loss.value.backward()
-        self.optimizer.step()
+        (loss.value * weight).backward()
         correct = loss.scores.detach().argmax(1) == batch.label
-        return torch.stack((loss.value.detach().double(), correct.double().mean()))
+        return torch.stack((loss.value.detach().double(), correct.double().mean())) * weight
 
     def _check_loss(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):
