@@ -41,7 +41,7 @@ def draw(network=NETWORK, images=None, **changes):
 
 def naive_images(image, stream, *, settings, n):
     """Noisy copies of an image: by the slow twin of the exact noise, or by torch's generator, which
-    the sampler asks for 64 draws at a time.
+    the sampler asks for 50 draws at a time.
     """
     if settings.noise == "exact":
         steps = lattice(settings.sigma)
@@ -51,8 +51,8 @@ def naive_images(image, stream, *, settings, n):
         return torch.from_numpy(noisy).reshape(n, *image.shape)
     source = generator(stream)
     parts = [
-        torch.empty(min(64, n - start), *image.shape).normal_(0, settings.sigma, generator=source)
-        for start in range(0, n, 64)
+        torch.empty(min(50, n - start), *image.shape).normal_(0, settings.sigma, generator=source)
+        for start in range(0, n, 50)
     ]
     return image.float() / 255 + torch.cat(parts)
 
@@ -247,7 +247,7 @@ def test_every_batch_has_the_same_size(noise, monkeypatch):
 
     monkeypatch.setattr(OnnxNetwork, "open", opened)
     counts = draw(odd_networks.convolutional(seed=9), noise=noise)
-    assert set(sizes[-10:]) == {64} and counts.draws.sum() == 3 * (30 + 150 + 80)
+    assert set(sizes[-10:]) == {50} and counts.draws.sum() == 3 * (30 + 150 + 80)
 
 
 class Corner(nn.Module):

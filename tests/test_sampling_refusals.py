@@ -19,13 +19,13 @@ def draw(network=NETWORK, images=None, **changes):
     "score, message",
     [
         (lambda logits: logits.max(dim=1).values + 5, r"gives .*: expected values in \[0, 1\]"),
-        (lambda logits: logits, r"gives \(64, 4\) for logits of shape \(64, 4\)"),
+        (lambda logits: logits, r"gives \(50, 4\) for logits of shape \(50, 4\)"),
         (lambda logits: None, "gives NoneType"),
     ],
 )
 def test_a_score_that_is_none_is_refused(score, message):
     with pytest.raises(InputError, match=message):
-        draw(score=score, n0=64)
+        draw(score=score, n0=50)
 
 
 @pytest.mark.parametrize(

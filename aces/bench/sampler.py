@@ -25,10 +25,10 @@ from aces.sampling.plan import DrawPlan
 from aces.sampling.quantise import quantise
 from aces.sampling.sampler import sample
 
-SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 64, 512
+SIGMA, IMAGES, N0, CHUNK = 0.25, 4, 100, 500
 REFERENCE_BATCH = 1000
 CALIBRATION = 32  # random images that calibrate int8: only its speed is of interest here
-BATCHES = (32, 64, 128)  # sizes that the bare forward pass is measured with; the best counts
+BATCHES = (32, 50, 64, 128)  # sizes that the bare forward pass is measured with; the best counts
 THETAS = np.arange(101) / 100
 TIMES = (1, 2, 4, 8)  # as many draws, to see how the time grows
 

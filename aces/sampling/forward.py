@@ -33,6 +33,10 @@ Forward = Callable[
 ]  # (D, C, H, W) -> logits (D, K), and of the selection network (D, 2)
 
 _SMALL = 3 * 64 * 64  # values of an image up to which a batch is large
+# Images of a batch on a CPU, small and large ones: they divide the usual numbers of draws (100 to
+# guess, chunks of 200, 500 or 1,000), so that no rows are computed only to fill a batch up.
+_CPU_BATCHES = (50, 20)
+_GPU_BATCHES = (1024, 128)
 _TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network
 _SAME = 1e-5  # relative to the logits, for a network run twice in the same way: near rounding
 # Relative to the logits, for a draw in another place of its batch: above the rounding of each
@@ -316,21 +320,17 @@ def _example(shape: tuple[int, int, int]) -> Tensor:
 def _choose(
     module: Stack, example: Tensor, *, precision: str, device: torch.device, probe: list[float]
 ) -> Network:
-    small = example[0].numel() <= _SMALL
+    small, large = _CPU_BATCHES if device.type == "cpu" else _GPU_BATCHES
+    batch = small if example[0].numel() <= _SMALL else large
     if precision == "int8":
-        return OnnxNetwork(
-            _int8_graphs(module, example),
-            OnnxNetwork.backend_on(device),
-            64 if small else 16,
-            probe,
-        )
+        backend = OnnxNetwork.backend_on(device)
+        return OnnxNetwork(_int8_graphs(module, example), backend, batch, probe)
     if device.type == "cpu" and precision == "float32":
         try:
-            return _exported(module, example, batch=64 if small else 16, probe=probe)
+            return _exported(module, example, batch=batch, probe=probe)
         except Exception as error:
             why = "pip install 'aces[onnx]'" if isinstance(error, ImportError) else one_line(error)
             warn(f"torch runs the network, more slowly than ONNX Runtime would ({why})")
-    batch = (64 if small else 16) if device.type == "cpu" else (1024 if small else 128)
     return TorchNetwork(
         _folded(module, example),
         (example.shape[1], example.shape[2], example.shape[3]),
