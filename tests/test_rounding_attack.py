@@ -18,8 +18,10 @@ import torch
 from torch import nn
 
 from aces import ACES
+from aces.networks.quantized import QuantizedNetwork
 from aces.rule.counts import Round
-from aces.sampling import forward
+from aces.sampling import batches, count, forward
+from aces.sampling.export import export
 from default_networks import default_images
 from sampled import sample
 from small_models import Constant
@@ -115,6 +117,7 @@ class Attempt:
     images: torch.Tensor
     moved: torch.Tensor
     sigma: float
+    precision: str = "float32"
 
     def false_certificates(self, way: str, noise: str) -> np.ndarray:
         """(N,) whether an image's certificate speaks of its neighbour, and wrongly."""
@@ -125,6 +128,7 @@ class Attempt:
             theta=1.0,
             num_classes=2,
             noise=noise,
+            precision=self.precision,
             device="cpu",
             workers=1,
         )
@@ -136,6 +140,7 @@ class Attempt:
             n0=1,
             n=N,
             noise=noise,
+            precision=self.precision,
             device="cpu",
             workers=1,
         ).classes[Round.BOUND]
@@ -198,6 +203,34 @@ def test_onnx_runtime(way):
     for floats in (False, True):
         tried = attempt("real", floats=floats, number=12, seed=7)
         assert tried.false_certificates(way, "float").sum() > 6
+        assert tried.false_certificates(way, "exact").sum() == 0
+
+
+def as_graph(network: nn.Module) -> QuantizedNetwork:
+    """The network as the int8 path runs networks: by a graph of its own."""
+    example = torch.rand(2, 3, SIDE, SIDE)
+    return QuantizedNetwork(export(network.eval(), example))
+
+
+@pytest.mark.parametrize("way", ["fixed", "predict"])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_other_precisions(way, precision):
+    """The arithmetic of the attack stays in float32; what runs it is another backend."""
+    tried = attempt("real", floats=False, number=12, seed=8)
+    tried.precision = precision
+    if precision == "int8":
+        tried.network = as_graph(tried.network)
+    assert tried.false_certificates(way, "float").sum() > 6
+    assert tried.false_certificates(way, "exact").sum() == 0
+
+
+@pytest.mark.parametrize("way", ["adaptive", "radius"])
+def test_the_noise_of_a_gpu(way, by_torch, monkeypatch):
+    """The tables and the batches of a GPU, on the CPU: the code is the same."""
+    monkeypatch.setattr(count, "batches", batches._assembled)
+    for network in (Unlike, Like):
+        tried = attempt("random", floats=network is Like, network=network, number=20, seed=9)
+        assert tried.false_certificates(way, "float").sum() > 10
         assert tried.false_certificates(way, "exact").sum() == 0
 
 
