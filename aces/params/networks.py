@@ -110,7 +110,7 @@ class Denoiser(Section):
     """
 
     arch: str = "none"
-    """`none`, `ffdnet`, `small-denoiser`, or `package.module:function`."""
+    """`none`, `ffdnet`, `dncnn`, `small-denoiser`, or `package.module:function`."""
     checkpoint: str = NONE
     """A file of trained weights, instead of training."""
     objective: Literal["mse", "stability"] = "mse"
