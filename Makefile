@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro paper-grid rules test check env docs fuzz kills schema dependencies clean
+.PHONY: repro paper-grid rules test check coverage env docs fuzz kills schema dependencies clean
 
 repro: $(VENV)/.installed
 	@aces estimate
@@ -33,6 +33,14 @@ check: $(VENV)/.installed-dev
 	ruff check .
 	mypy
 	OMP_NUM_THREADS=1 pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" tests
+
+# What the fast tests reach: every branch of the mathematics, or it fails; and the share of everything.
+coverage: $(VENV)/.installed-dev
+	coverage erase
+	OMP_NUM_THREADS=1 coverage run -m pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" tests
+	coverage combine --quiet
+	coverage report --include 'aces/rule/*' --show-missing --fail-under 100
+	coverage report
 
 env: $(VENV)/.installed-dev
 
