@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from aces.bench.rule import measure_rule
 from aces.cli import main
+from aces.rule.counts import write_counts
+from made_counts import from_joint
 
 pytestmark = pytest.mark.slow
 
@@ -115,3 +118,26 @@ def test_operations_of_a_convolution_are_counted_by_hand():
     head = 2 * 32 * 10
     # The backward pass has the gradients of the weights and of the input; the stem needs only one.
     assert _operations_per_image("tiny") == pytest.approx(2 * stem + 3 * (block + head), rel=0.01)
+
+
+def test_early_stopping_is_simulated_from_the_counts_of_a_run(tmp_path, capsys, monkeypatch):
+    """Images that are sure of their class stop earlier than those of a coin."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("aces.bench.stopping.DRAWS", (100_000,))
+    drawn = dict(images=8, n0=100, n=2000, n_predict=0, rng=np.random.default_rng(0))
+    shares = {}
+    for name, joint in (
+        ("sure", [[0.0, 0.0], [0.97, 0.03]]),
+        ("coin", [[0.25, 0.25], [0.25, 0.25]]),
+    ):
+        write_counts(tmp_path / "samples" / "counts.npz", from_joint(joint, **drawn))
+        assert main(["bench", "stopping", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["stopping"]
+        assert found["images"] == 8
+        shares[name] = found["plans"]["n = 100,000, five looks"]
+    assert shares["sure"]["draws"] < 0.6 < shares["coin"]["draws"] <= 1
+    for rule in ("confident", "paper"):
+        kept, at_worst = (shares["sure"][rule][name] for name in ("kept", "kept_at_worst"))
+        assert 0.9 < at_worst <= kept + 1e-12 <= 1 + 2e-12
+    assert main(["bench", "stopping"]) == 0
+    assert "of the draws; radius kept" in capsys.readouterr().out

@@ -138,7 +138,7 @@ def test_thetas_are_exact_on_the_grid():
 
 def test_flatten_names_every_leaf():
     flat = params.flatten(load("profiles/laptop.yaml"))
-    assert flat["sample.adaptive.tolerance"] == 0.02 and flat["certify.macer.0.beta"] == 16.0
+    assert flat["sample.adaptive.tolerance"] == 0.015 and flat["certify.macer.0.beta"] == 16.0
 
 
 def test_every_key_has_a_default():

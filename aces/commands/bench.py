@@ -9,7 +9,7 @@ from aces.errors import InputError
 from aces.files import write_json
 
 EXAMPLE = "aces bench sampler --network cifar_resnet110"
-SECTIONS = ("sampler", "scaling", "rule", "training")
+SECTIONS = ("sampler", "scaling", "rule", "training", "stopping")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sections",
         nargs="*",
         metavar="SECTION",
-        help=f"of {', '.join(SECTIONS)}; all, if none is named",
+        help=f"of {', '.join(SECTIONS)}; if none is named, all but the last, which needs a run",
     )
     parser.add_argument(
         "--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)"
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"--out={args.out}: the folder {args.out.parent} does not exist; make it first"
         )
-    figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS}
+    figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS[:-1]}
     if args.out is not None:
         write_json(args.out, figures)
     if args.json:
@@ -104,6 +104,14 @@ def _measure_training(args: argparse.Namespace) -> dict:
     if args.to_accuracy:
         found["to_accuracy"] = measure_to_accuracy(params.load(), device=args.device)
     return found
+
+
+def _measure_stopping(args: argparse.Namespace) -> dict:
+    from aces import paths
+    from aces.bench.stopping import measure_stopping
+    from aces.rule.counts import read_counts
+
+    return measure_stopping(read_counts(paths.COUNTS))
 
 
 def _sampler_summary(found: dict) -> str:
@@ -165,15 +173,30 @@ def _training_summary(found: dict) -> str:
     )
 
 
+def _stopping_summary(found: dict) -> str:
+    lines = "\n".join(
+        f"  {name:24} {plan['draws']:4.0%} of the draws; radius kept "
+        + ", ".join(
+            f"{plan[rule]['kept']:.1%} ({rule}; {plan[rule]['kept_at_worst']:.1%} at the worst "
+            f"theta, {100 * plan[rule]['abstentions']:+.1f} points of abstentions)"
+            for rule in ("confident", "paper")
+        )
+        for name, plan in found["plans"].items()
+    )
+    return f"early stopping, simulated from the counts of {found['images']} images\n{lines}"
+
+
 MEASURES = {
     "sampler": _measure_sampler,
     "scaling": _measure_scaling,
     "rule": _measure_rule,
     "training": _measure_training,
+    "stopping": _measure_stopping,
 }
 SUMMARIES = {
     "sampler": _sampler_summary,
     "scaling": _scaling_summary,
     "rule": _rule_summary,
     "training": _training_summary,
+    "stopping": _stopping_summary,
 }

@@ -18,7 +18,7 @@ class Adaptive(Section):
     """Shares of n, ascending; the last is 1."""
     spend: list[float] = [0.02, 0.03, 0.04, 0.06, 0.85]
     """Shares of alpha; their sum is at most 1."""
-    tolerance: Share = 0.02
+    tolerance: Share = 0.015
     """An image stops when no radius can grow by more than this share of the largest possible
     one."""
     thetas: Literal["all"] | list[float] = "all"
