@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from aces.model.certificates import Certificate, Prediction, change
+from aces.networks import fingerprint
 from aces.rule import ABSTAIN, Route
 from small_models import digits_model, grey, half_space_model
 
@@ -69,7 +70,18 @@ def test_answers_record_what_they_depend_on():
         assert record["sigma"] == 0.25 and record["theta"] == 0.9 and record["alpha"] == 0.001
         assert record["rule"] == model.rule and record["noise"] == model.noise
         assert record["precision"] == "float32" and record["invalid"] == 0
-        assert record["backend"] and record["generator"] and json.dumps(record)
+        assert record["backend"] and record["generator"].startswith("ChaCha8, rounded Gaussian")
+        assert record["model"] == fingerprint(model.networks["certify"])
+        assert record["core"] == fingerprint(model.networks["core"])
+        assert record["n0"] + record["n"] == record["draws"] and 0 < record["tv"] < 1e-12
+        assert record["rounding"] == 0 and json.dumps(record)
+
+
+def test_an_answer_about_a_float_image_says_how_far_its_lattice_point_is():
+    off = grey(153 / 255 + 1e-4)
+    model = half_space_model()
+    for ask in (dict(n=100), dict(n=200, adaptive=True)):
+        assert model.predict(off, **ask)[0].rounding == pytest.approx(4e-4, rel=1e-3)
 
 
 def test_a_model_says_what_it_is():

@@ -52,6 +52,17 @@ def test_a_network_is_exported_once(cache):
     assert len(made) == 4 and len(list(cache.iterdir())) == 4
 
 
+def test_one_changed_bit_is_noticed(cache):
+    """So little changes no logit by much, but the network would not be the one that is named."""
+    exported.kept([fresh_network()], (1, 8, 8), lambda: b"the exported network")
+    (file,) = cache.iterdir()
+    content = bytearray(file.read_bytes())
+    content[5] ^= 1
+    file.write_bytes(content)
+    again, _ = exported.kept([fresh_network()], (1, 8, 8), lambda: b"exported again")
+    assert again == b"exported again"
+
+
 def test_a_network_of_an_unknown_class_is_not_kept(cache):
     half_space_model().certify(grey(0.6), n=100)
     content, _ = exported.kept([half_space_model().networks["certify"]], (1, 4, 4), lambda: b"x")
