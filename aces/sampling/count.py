@@ -75,7 +75,9 @@ class Counter:
         for batch in batches(job, self.settings, size=self.network.batch, device=device):
             if stop.is_set():
                 raise Stopped
-            logits.append([each[: batch.used] for each in forward(batch.draws)])
+            # They are counted later, when the next batch is in this one's place: some networks
+            # return a part of their input.
+            logits.append([each[: batch.used].clone() for each in forward(batch.draws)])
             made += batch.used
             if made - counted >= _BLOCK or made == job.unit.draws:
                 tally.add(rows[counted:made], *map(torch.cat, zip(*logits, strict=True)))
