@@ -23,7 +23,7 @@ from aces import runtime
 from aces.errors import InputError
 from aces.model.composed import ACES
 from aces.model.desk import Busy, Desk, Ticket
-from aces.model.requests import Request, as_row, read_request
+from aces.model.requests import Request, as_row, check_size, read_request
 from aces.runtime import Stopped
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Endpoint:
         """The response to one HTTP request; its work ends with the client, the time limit or the
         process.
         """
+        from starlette.requests import ClientDisconnect
+
         if not self._ends_with_the_process:
             # At the first request and not before: uvicorn sets its own handlers of signals once the
             # model is loaded, and would replace ours.
@@ -77,7 +79,7 @@ class Endpoint:
                 self._readers,
                 functools.partial(
                     read_request,
-                    await request.body(),
+                    await _body(request),
                     request.headers.get("content-type", "").lower(),
                     dict(request.query_params),
                     model=self._model,
@@ -89,6 +91,8 @@ class Endpoint:
             return _failure(BAD_REQUEST, str(error))
         except Busy as error:
             return _failure(UNAVAILABLE, str(error), retry=error.seconds)
+        except ClientDisconnect:
+            return _failure(GONE, "the client is gone")
         work = loop.run_in_executor(self._pools[ticket.heavy], self._certify, asked, ticket)
         client: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
         both: set[asyncio.Future[Any]] = {work, client}
@@ -189,6 +193,15 @@ def _end_with_the_process(desk: Desk) -> None:
                 signal.raise_signal(number)
 
         signal.signal(number, stop)
+
+
+async def _body(request: "starlette.requests.Request") -> bytes:
+    """The body of a request; InputError as soon as it is longer than any sensible one."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        check_size(len(body))
+    return bytes(body)
 
 
 async def _disconnected(request: "starlette.requests.Request") -> None:

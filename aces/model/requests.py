@@ -78,14 +78,18 @@ def read_request(
     defaults: Mapping[str, Any],
 ) -> Request:
     """What a request asks for. kind: the content type; query: parameters of the address."""
-    if len(body) > MOST_BYTES:
-        raise InputError(f"a body of {len(body):,} bytes: expected at most {MOST_BYTES:,}")
     if kind.startswith("image/"):
         images, given = _image(body, model), dict(query)
     else:
         images, given = _tensor(body)
         given = dict(query) | given
     return make_request(images, given, model=model, defaults=defaults)
+
+
+def check_size(size: int) -> None:
+    """InputError for a body of so many bytes, if they are too many."""
+    if size > MOST_BYTES:
+        raise InputError(f"a body of {size:,} bytes or more: expected at most {MOST_BYTES:,}")
 
 
 def make_request(
