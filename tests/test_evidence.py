@@ -42,3 +42,15 @@ def test_p_value_is_mcnemars_exact_test():
     b.correct[200] = True
     assert evidence.p_value(a.correct, b.correct) == pytest.approx(22 / 1024)
     assert evidence.p_value(a.correct, a.correct) == 1.0
+
+
+def test_of_networks_with_the_same_tensors_the_usual_one_is_taken_unless_clearly_worse():
+    """Two images out of 500 are no reason to take an unusual network; fifty are."""
+
+    def trial(arch: str, right: int) -> evidence.Trial:
+        return evidence.Trial(arch, "full", (0.5,), (0.5,), (torch.arange(500) < right).numpy())
+
+    proposal = evidence.Proposal("full", "the usual one", firm=False)
+    near = evidence.weigh([trial("usual", 450), trial("other", 452)], proposal, asked=False)
+    far = evidence.weigh([trial("usual", 402), trial("other", 452)], proposal, asked=False)
+    assert (near.arch, far.arch) == ("usual", "other")

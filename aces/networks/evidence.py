@@ -153,13 +153,17 @@ def weigh(trials: Sequence[Trial], proposal: Proposal, *, asked: bool) -> Verdic
 
     What the user asked for is taken. What the file's origin speaks for is taken unless another is
     clearly more accurate. Otherwise the most accurate is taken, and it is said whether it is
-    clearly the most accurate.
+    clearly the most accurate. Of networks with the same tensors the most usual one is taken, unless
+    another is clearly more accurate.
     """
+    as_proposed = [trial for trial in trials if trial.kind == proposal.kind]
+    arch = _network(as_proposed if asked else trials)
+    trials = [trial for trial in trials if trial.arch == arch]
     ranked = ranking(trials, proposal)
     best = ranked[0]
-    proposed = next(trial for trial in ranked if trial.kind == proposal.kind)
-    against = p_value(best.correct, proposed.correct)
-    if asked or (proposal.firm and against >= LEVEL):
+    proposed = next((trial for trial in ranked if trial.kind == proposal.kind), None)
+    against = p_value(best.correct, proposed.correct) if proposed is not None else 0.0
+    if proposed is not None and (asked or (proposal.firm and against >= LEVEL)):
         reason = f"{proposal.reason}{_others(trials, best, proposed, against)}"
         return Verdict(proposed.arch, proposed.kind, reason)
     if len(ranked) == 1:
@@ -180,6 +184,17 @@ def weigh(trials: Sequence[Trial], proposal: Proposal, *, asked: bool) -> Verdic
     if best is not proposed:
         reason += f"; against the rule, {proposal.kind}: {proposal.reason}"
     return Verdict(best.arch, best.kind, reason)
+
+
+def _network(trials: Sequence[Trial]) -> str:
+    """The first network, and so the most usual one, that is not clearly less accurate."""
+    complete = [trial for trial in trials if trial.complete]
+    best = max(complete, key=lambda trial: trial.accuracy)
+    for arch in dict.fromkeys(trial.arch for trial in complete):
+        own = max((t for t in complete if t.arch == arch), key=lambda trial: trial.accuracy)
+        if own.accuracy == best.accuracy or p_value(best.correct, own.correct) >= LEVEL:
+            return arch
+    raise AssertionError("the best network is not clearly worse than itself")
 
 
 def ranking(trials: Sequence[Trial], proposal: Proposal) -> list[Trial]:
