@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from aces.errors import InputError, one_line
 
@@ -75,8 +74,19 @@ def _remove_unfinished(path: Path) -> None:
     for name in os.listdir(path.parent):
         process = name.removeprefix(start).removesuffix(path.suffix)
         if name == f"{start}{process}{path.suffix}" and process.isdecimal():
-            if not psutil.pid_exists(int(process)):
+            if not _runs(int(process)):
                 (path.parent / name).unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)  # asks, and sends nothing
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, or no number of a process
+        return True
+    return True
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
