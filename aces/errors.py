@@ -1,6 +1,7 @@
 """Errors that the user can mend, and the one place that turns an exception into a line of text."""
 
 import errno
+from importlib.util import find_spec
 from typing import NamedTuple
 
 # What the user can mend: a full disk, a folder that may not be written, a path that is no folder.
@@ -66,6 +67,11 @@ def extra_of(module: str | None) -> str | None:
     """The extra that brings a module which is not installed; None if no extra does."""
     package = (module or "").partition(".")[0]
     return next((extra for extra, modules in EXTRAS.items() if package in modules), None)
+
+
+def is_installed(extra: str) -> bool:
+    """Whether all modules that an extra brings are installed."""
+    return all(find_spec(module) is not None for module in EXTRAS[extra])
 
 
 def missing(module: str | None, extra: str) -> str:

@@ -13,7 +13,7 @@ import yaml
 
 from aces import cli
 from aces.commands import doctor
-from aces.errors import EXTRAS, InputError, explain
+from aces.errors import EXTRAS, InputError, explain, is_installed
 
 ROOT = Path(__file__).parent.parent
 IMPORTED_AS = {"scikit-learn": "sklearn"}
@@ -145,3 +145,20 @@ def test_with_the_library_alone_every_command_says_what_to_install(folder):
             r"`pip install 'aces\[pipeline\]'` brings it",
             line,
         )
+
+
+def test_without_onnx_runtime_the_bench_measures_float32_alone(monkeypatch):
+    from aces.bench import sampler
+
+    monkeypatch.setattr(sampler, "is_installed", lambda extra: False)
+    monkeypatch.setattr(sampler, "quantise", None)  # calling it would fail
+    found = sampler.measure_sampler(network="tiny", seconds=0.01, repeats=1, device="cpu")
+    assert found["sampler_over_forward"] > 0
+    assert not [name for name in found["draws_per_second"] if "int8" in name]
+
+
+def test_whether_an_extra_is_installed(monkeypatch):
+    monkeypatch.setitem(EXTRAS, "onnx", ("json",))
+    assert is_installed("onnx")
+    monkeypatch.setitem(EXTRAS, "onnx", ("json", "no_such_module"))
+    assert not is_installed("onnx")

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from aces import networks, runtime
 from aces.console import progress
 from aces.data import info
+from aces.errors import is_installed
 from aces.runtime import Runtime
 from aces.sampling.forward import Network, prepare
 from aces.sampling.plan import DrawPlan
@@ -61,7 +62,7 @@ def measure_sampler(
     }
     prepared = machine.prepared(model, "float32")
     ways |= machine.forward(prepared, "forward")
-    if first.type == "cpu":
+    if first.type == "cpu" and is_installed("onnx"):  # which int8 networks need
         quantised = quantise(model, _images(CALIBRATION, seed=1), sigma=SIGMA)
         ways["int8 sampler"] = machine.sampler(quantised, images, precision="int8")
         ways |= machine.forward(machine.prepared(quantised, "int8"), "int8 forward")
