@@ -19,7 +19,7 @@ def draw(network=NETWORK, images=None, **changes):
     "score, message",
     [
         (lambda logits: logits.max(dim=1).values + 5, r"gives .*: expected values in \[0, 1\]"),
-        (lambda logits: logits, r"gives \(50, 4\) for logits of shape \(50, 4\)"),
+        (lambda logits: logits, r"gives \(64, 4\) for logits of shape \(64, 4\)"),
         (lambda logits: None, "gives NoneType"),
     ],
 )
