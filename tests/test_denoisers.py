@@ -272,6 +272,26 @@ def digits() -> data.TrainSet:
     return data.prepare(params.Dataset(name="digits", stride=1)).training
 
 
+def test_the_default_settings_train_a_denoiser():
+    """Plain gradient steps at the default rate of the other networks ended in NaN."""
+    coarse = np.random.default_rng(0).integers(0, 256, (200, 2, 2, 3), dtype=np.uint8)
+    image = coarse.repeat(8, axis=1).repeat(8, axis=2)
+    images = data.TrainSet(image=image, label=np.zeros(200, dtype=np.int64))
+    classifier = networks.build("tiny", num_classes=10, mean=(0.5,) * 3, std=(0.3,) * 3).eval()
+    settings = params.Denoiser().train.model_copy(update={"epochs": 15, "batch": 20})
+    losses: list[float] = []
+    training.train_denoiser(
+        networks.build_denoiser("small-denoiser", channels=3),
+        classifier,
+        images,
+        settings=settings,
+        sigma=0.25,
+        seed=0,
+        on_epoch=lambda epoch, metrics: losses.append(metrics["loss"]),
+    )
+    assert losses[-1] < 0.8  # 1 is the noise as it was
+
+
 @pytest.mark.parametrize("objective", ["mse", "stability"])
 def test_training_improves_the_denoiser_and_nothing_else(digits, objective, tmp_path):
     classifier = networks.build("tiny", num_classes=10, mean=digits.mean, std=digits.std).eval()
