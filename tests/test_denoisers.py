@@ -273,7 +273,7 @@ def digits() -> data.TrainSet:
 
 
 def test_the_default_settings_train_a_denoiser():
-    """Plain gradient steps at the default rate of the other networks ended in NaN."""
+    """With the default of the other networks the noise stays (here), or the loss is NaN (CIFAR-10)."""
     coarse = np.random.default_rng(0).integers(0, 256, (200, 2, 2, 3), dtype=np.uint8)
     image = coarse.repeat(8, axis=1).repeat(8, axis=2)
     images = data.TrainSet(image=image, label=np.zeros(200, dtype=np.int64))
