@@ -18,6 +18,8 @@ from aces.tracking import StageRun
 from stages import draws
 from stages.runner import run_stage
 
+CHUNK = 50  # looks are at the ends of chunks, and the first ones come after a few dozen draws
+
 
 def calibrate(params: Params, run: StageRun) -> dict:
     settings = params.calibrate
@@ -41,10 +43,11 @@ def calibrate(params: Params, run: StageRun) -> dict:
         loss=settings.loss,
         confidence=settings.confidence,
     )
+    plan = draws.draw_plan(params, n=settings.n)
     counts = sampling.sample(
         draws.deployed_network(params),
         images.image,
-        replace(draws.draw_plan(params, n=settings.n), adaptive=params.sample.adaptive),
+        replace(plan, adaptive=params.sample.adaptive, chunk=CHUNK),
         num_classes=images.num_classes,
         runtime=draws.sampling_runtime(),
         index=images.index,
