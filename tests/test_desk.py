@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -78,8 +79,8 @@ class Asked:
         self.headers, self.query_params = {"content-type": "application/json"}, {}
         self._leaves = leaves
 
-    async def body(self) -> bytes:
-        return self._body
+    async def stream(self) -> AsyncIterator[bytes]:
+        yield self._body
 
     async def receive(self) -> dict:
         while self._leaves is None or not self._leaves.is_set():
