@@ -51,6 +51,15 @@ def certify(capsys, *arguments: str, status: int = 0) -> list[dict]:
     return json.loads(capsys.readouterr().out)
 
 
+def test_the_pipelines_precision_is_that_of_its_answers(project, capsys):
+    settings = project / "params.yaml"
+    text = settings.read_text()
+    assert "precision: float32" in text
+    settings.write_text(text.replace("precision: float32", "precision: bfloat16"))
+    (record,) = certify(capsys, "certify", "0.png", "--n0", "50", "--n", "100")
+    assert record["precision"] == project_model().precision == "bfloat16"
+
+
 def test_the_pipelines_networks_answer_by_default(project, capsys):
     records = certify(
         capsys, "certify", "0.png", "1.png", "--n0", "100", "--n", "500", "--seed", "3"
