@@ -112,9 +112,8 @@ def take(
     concerns = []
     if found.near_chance:
         concerns.append(
-            f"{role} network: hardly better than chance on the evaluation images; are the dataset, "
-            "the "
-            "network and the normalisation right? `aces import` lets you choose"
+            f"{role} network: hardly better than chance on the evaluation images; are the "
+            "dataset, the network and the normalisation right? `aces import` lets you choose"
         )
         warn(concerns[0])
     files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained

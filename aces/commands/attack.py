@@ -105,11 +105,10 @@ def run(args: argparse.Namespace) -> int:
     for it in result.breaches:
         fail(
             f"aces attack: {names[it.image]}: certified within "
-            f"{certificates[it.image].radius:.6g}, but at "
-            f"distance {it.distance:.6g} ACES answers {it.answer} instead of "
-            f"{certificates[it.image].prediction} (attack {it.attack}): this certificate is "
-            "false, which "
-            f"happens by chance with probability {certificates[it.image].alpha:g} at most"
+            f"{certificates[it.image].radius:.6g}, but at distance {it.distance:.6g} ACES answers "
+            f"{it.answer} instead of {certificates[it.image].prediction} (attack {it.attack}): "
+            "this certificate is false, which happens by chance with probability "
+            f"{certificates[it.image].alpha:g} at most"
         )
     return int(bool(result.breaches))
 

@@ -19,7 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="folders with params.yaml and samples/ of a finished run (default: this one)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("rules"), help="where table and figure go (default: rules)"
+        "--out",
+        type=Path,
+        default=Path("reports/rules"),
+        help="where table and figure go (default: reports/rules)",
     )
     parser.add_argument(
         "--made-by",

@@ -51,8 +51,7 @@ class AnswerTable:
                 if row[name] != _cell(settings[name]):
                     raise InputError(
                         f"{self.path} has rows of {name}={row[name]}, now it is "
-                        f"{_cell(settings[name])}: "
-                        "choose another file, or remove this one"
+                        f"{_cell(settings[name])}: choose another file, or remove this one"
                     )
 
     def begin(self, files: Sequence[str]) -> list[str]:

@@ -72,9 +72,9 @@ class Desk:
         most = self.speed * self.patience
         if draws > most:
             raise Busy(
-                f"a request of up to {draws:,} draws: this server makes about {self.speed:,.0f} a "
-                "second for "
-                f"one request and waits at most {self.patience:g} s; ask for at most {int(most):,}",
+                f"a request of up to {draws:,} draws: this server makes about {self.speed:,.0f} "
+                f"a second for one request and waits at most {self.patience:g} s; ask for at "
+                f"most {int(most):,}",
                 seconds=self.patience,
             )
         with self._lock:
@@ -84,9 +84,8 @@ class Desk:
             if ahead + draws > most * self._threads[heavy]:
                 seconds = ahead / (self.speed * self._threads[heavy])
                 raise Busy(
-                    f"the server is busy: {ahead:,} draws are asked for already; try again later, "
-                    "or ask for "
-                    "fewer draws",
+                    f"the server is busy: {ahead:,} draws are asked for already; try again "
+                    "later, or ask for fewer draws",
                     seconds=seconds,
                 )
             self._waiting[heavy] += draws

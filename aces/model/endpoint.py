@@ -128,8 +128,7 @@ class Endpoint:
             return _failure(
                 TIMEOUT,
                 f"{ticket.draws:,} draws took longer than {self.desk.patience:g} s: ask for "
-                "fewer, or "
-                "set MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT to more seconds",
+                "fewer, or set MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT to more seconds",
             )
         return _failure(GONE, "the client is gone")
 

@@ -84,8 +84,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not isinstance(description, dict) or type(found) is not int or found not in READABLE:
         raise InputError(
             f"{path} has format {str(found)[:40]}: this version reads "
-            f"{' and '.join(map(str, READABLE))}; "
-            "save the model again"
+            f"{' and '.join(map(str, READABLE))}; save the model again"
         )
     if found == 1:
         description = FORMAT_1 | description
@@ -193,8 +192,7 @@ def _check_together(path: Path, description: dict[str, Any]) -> None:
     if classes is not None and len(classes) != description["num_classes"]:
         raise InputError(
             f"{path}: {len(classes)} names of classes for "
-            f"num_classes={description['num_classes']}: "
-            "save the model again"
+            f"num_classes={description['num_classes']}: save the model again"
         )
 
 
@@ -206,8 +204,7 @@ def _read_network(
     if own is None and about["arch"] == OWN:
         raise InputError(
             f"{folder}: {role} is a network of your own class {about['class']}: pass one to be "
-            "filled, "
-            f"ACES.load({str(folder)!r}, {role}={about['class']}(...))"
+            f"filled, ACES.load({str(folder)!r}, {role}={about['class']}(...))"
         )
     if quantized:
         network: nn.Module = load_quantized(path)
@@ -216,8 +213,7 @@ def _read_network(
     if fingerprint(network) != about["fingerprint"]:
         raise InputError(
             f"{path} is not the network that {DESCRIPTION} describes: was a file replaced, or a "
-            "class "
-            "changed? save it again"
+            "class changed? save it again"
         )
     return network
 

@@ -53,8 +53,7 @@ def _read(source: Any, *, shape: tuple[int, int, int] | None, resize: int | None
         found = f"a {type(strange[0]).__name__}" if strange else "an empty list"
         raise InputError(
             f"images: {found}: expected an array, a tensor, a path, a PIL image, or a list of "
-            "paths or "
-            "PIL images"
+            "paths or PIL images"
         )
     if shape is None:
         raise InputError(

@@ -110,8 +110,7 @@ def make_request(
     if request.draws > MOST_DRAWS:
         raise InputError(
             f"a request of {request.draws:,} draws ({len(images)} images of n0 + n): expected at "
-            "most "
-            f"{MOST_DRAWS:,}; send fewer images, or ask for fewer draws"
+            f"most {MOST_DRAWS:,}; send fewer images, or ask for fewer draws"
         )
     return request
 

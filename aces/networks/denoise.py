@@ -209,8 +209,7 @@ def _own(arch: str, channels: int) -> nn.Module:
     except Exception as error:  # whatever the user's function does
         raise InputError(
             f"denoiser.arch={arch!r} failed ({type(error).__name__}: {one_line(error)}): expected "
-            "a "
-            "function that takes channels and returns a torch module"
+            "a function that takes channels and returns a torch module"
         ) from error
     if not isinstance(denoiser, nn.Module):
         raise InputError(

@@ -109,8 +109,7 @@ def network(name: str, *, num_classes: int, channels: int, options: Mapping[str,
     except Exception as error:  # a repository may describe anything
         raise InputError(
             f"arch='hf/{name}' cannot be built ({one_line(error)}): expected an image classifier "
-            "of "
-            "transformers"
+            "of transformers"
         ) from None
 
 

@@ -30,8 +30,7 @@ def torchvision_network(name: str, *, num_classes: int, channels: int) -> nn.Mod
     if channels != 3:
         raise InputError(
             f"arch={name!r} is a torchvision network for 3 channels; the images have {channels}: "
-            "take "
-            "a built-in network or one of timm, which take any number"
+            "take a built-in network or one of timm, which take any number"
         )
     return torchvision.models.get_model(
         name, weights=None, num_classes=num_classes, **_single_output(name)

@@ -141,8 +141,7 @@ def read(path: Path) -> Program:
     except (Exception, MemoryError) as error:
         raise InputError(
             f"checkpoint {path} is not a {program.arch} program that can be run "
-            f"({one_line(error)}): "
-            "export it again"
+            f"({one_line(error)}): export it again"
         ) from None
     return program.eval()
 
@@ -155,8 +154,7 @@ def check(program: Program, path: Path, *, num_classes: int, shape: tuple[int, i
     except Exception as error:
         raise InputError(
             f"checkpoint {path} cannot run images of shape {shape}: {one_line(error)}; export it "
-            "for "
-            "such images"
+            "for such images"
         ) from None
     if not isinstance(logits, Tensor) or logits.shape != (2, num_classes):
         found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

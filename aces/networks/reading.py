@@ -68,10 +68,8 @@ def read_tree(path: Path) -> Any:
         reasons = [line.strip() for line in str(error).splitlines() if "nsupported" in line]
         raise InputError(
             f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was "
-            "run "
-            f"({one_line(reasons[0]) if reasons else 'not a pickle of tensors'}): where you trust "
-            "it, "
-            "save its state dict alone, `torch.save(model.state_dict(), ...)`"
+            f"run ({one_line(reasons[0]) if reasons else 'not a pickle of tensors'}): where you "
+            "trust it, save its state dict alone, `torch.save(model.state_dict(), ...)`"
         ) from None
     except (Exception, MemoryError) as error:  # each kind of damage raises another exception
         raise InputError(
@@ -94,8 +92,7 @@ def check_sizes(path: Path) -> None:
     if claimed > MOST_EXPANSION * size:
         raise InputError(
             f"checkpoint {path} is refused: its {size:,} bytes would unpack to {claimed:,}; files "
-            "of "
-            "weights do not shrink like that"
+            "of weights do not shrink like that"
         )
 
 
@@ -159,8 +156,7 @@ def _as_one_line(path: Path) -> Iterator[None]:
     except (Exception, MemoryError) as error:  # each kind of damage raises another exception
         raise InputError(
             f"{path} is not a safetensors file, or is damaged or truncated ({one_line(error)}): "
-            "get "
-            "it again, or convert another kind of file with `aces import`"
+            "get it again, or convert another kind of file with `aces import`"
         ) from None
 
 
@@ -220,6 +216,5 @@ def _problem(tensor: Tensor) -> str | None:
 def _no_weight(path: Path, name: str, problem: str) -> InputError:
     return InputError(
         f"checkpoint {path}: the tensor {name} {problem}: expected finite real weights; get the "
-        "file "
-        "again, or save the state dict of the trained network"
+        "file again, or save the state dict of the trained network"
     )

@@ -292,8 +292,8 @@ def _explain(
         called = f", which it calls {weights.arch!r}" if weights.arch else ""
         return (
             f"checkpoint {path} does not say which network it holds{called}, and it is none of "
-            f"{known} "
-            "nor another residual network for small images: if it is whole, name its arch (--arch)"
+            f"{known} nor another residual network for small images: if it is whole, name its "
+            "arch (--arch)"
         )
     if choices_of(arch) is not None:
         return f"checkpoint {path} holds no residual network {arch}: is the file whole?"
@@ -318,6 +318,5 @@ def _explain(
     ]
     return (
         f"checkpoint {path} does not fit {arch}, keys: {'; '.join(found)}: is the file whole, and "
-        "its "
-        "arch right?"
+        "its arch right?"
     )

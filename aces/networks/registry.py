@@ -182,8 +182,7 @@ def _own(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.
     except Exception as error:  # whatever the user's function does
         raise InputError(
             f"arch={arch!r} failed ({type(error).__name__}: {one_line(error)}): expected a "
-            "function "
-            "that takes num_classes and channels and returns a torch module"
+            "function that takes num_classes and channels and returns a torch module"
         ) from error
     if not isinstance(network, nn.Module):
         raise InputError(
@@ -194,8 +193,7 @@ def _own(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.
     if before and before != now:
         warn(
             f"the source of {arch} has changed since its weights were saved: its answers may "
-            "differ "
-            "from what was measured then; train it again, or restore the source"
+            "differ from what was measured then; train it again, or restore the source"
         )
     return network
 
@@ -216,8 +214,6 @@ def _unknown(arch: str) -> str:
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return (
         f"arch={arch!r} is unknown: {hint}known are {', '.join(ARCHITECTURES)}, "
-        "cifar_resnet<depth> "
-        "(-a for shortcuts without parameters), torchvision/<name>, timm/<name>, hf/<repository> "
-        "and "
-        "package.module:function"
+        "cifar_resnet<depth> (-a for shortcuts without parameters), torchvision/<name>, "
+        "timm/<name>, hf/<repository> and package.module:function"
     )

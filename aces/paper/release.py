@@ -98,8 +98,7 @@ def read_release(root: str | Path) -> Release:
     if not folders:
         raise InputError(
             f"{root} has no data/<dataset>/<method>/noise_<sigma>: give the folder of the "
-            "official release "
-            "(git clone https://github.com/eth-sri/ACES)"
+            "official release (git clone https://github.com/eth-sri/ACES)"
         )
     reader = _Reader(root)
     cores = {dataset: reader.cores(dataset) for dataset in sorted({key.dataset for key in folders})}

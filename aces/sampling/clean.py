@@ -25,14 +25,12 @@ def classes_of(
     if logits.shape != (len(images), num_classes):
         raise InputError(
             f"the core network gives shape {tuple(logits.shape)} for {len(images)} images: "
-            "expected "
-            f"({len(images)}, {num_classes})"
+            f"expected ({len(images)}, {num_classes})"
         )
     if not logits.isfinite().all():
         raise InputError(
             "the core network gives NaN or infinite logits: is its normalisation inside, and are "
-            "its "
-            "weights loaded?"
+            "its weights loaded?"
         )
     _check_alone(network, parts[0], logits)
     return logits.argmax(dim=1).numpy()

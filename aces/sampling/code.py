@@ -14,6 +14,7 @@ from aces.sampling.tally import Score
 # Of this folder, what happens between the noise and the counts.
 _MODULES = (
     "batches",
+    "checks",
     "count",
     "cuda",
     "export",

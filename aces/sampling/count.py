@@ -12,7 +12,8 @@ from aces.errors import InputError
 from aces.rule.counts import Settings
 from aces.runtime import Stopped
 from aces.sampling.batches import Job, batches, rows_of
-from aces.sampling.forward import Forward, Network, opened
+from aces.sampling.checks import Forward
+from aces.sampling.forward import Network, opened
 from aces.sampling.tally import CompiledTally, Score, TorchTally
 
 _BLOCK = 2048  # draws whose logits torch counts together
@@ -32,8 +33,8 @@ class Counter:
         if here != self.network.backend:
             raise InputError(
                 f"{os.uname().nodename} would run the network by {here}, the others by "
-                f"{self.network.backend}: "
-                "give every node the same environment and the same kind of device"
+                f"{self.network.backend}: give every node the same environment and the same kind "
+                "of device"
             )
         forward = opened(self.network, device)
         return lambda job, stop: self._count(job, forward, device, stop)

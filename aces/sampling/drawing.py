@@ -66,18 +66,11 @@ def open_drawing(
         precision=plan.precision,
         device=devices[0],
     )
-    settings = Settings(
-        sigma=plan.sigma,
-        n0=plan.n0,
-        n=plan.n,
-        n_predict=plan.n_predict,
-        seed=plan.seed,
-        chunk=plan.chunk,
+    settings = _settings(
+        plan,
         model=hash_of(network, select),
-        precision=plan.precision,
         backend=prepared.backend,
         score=_score_name(select, score),
-        noise=plan.noise,
         tv=_distance(plan, math.prod(images.shape), devices[0]),
     )
     counter = Counter(prepared, settings, int(num_classes), score)
@@ -228,6 +221,24 @@ def _about(
         "network": identity,
         "code": code_digest(counter.score),
     }
+
+
+def _settings(plan: DrawPlan, *, model: str, backend: str, score: str, tv: float) -> Settings:
+    """What the counts say of their draws: the plan, and what it was carried out with."""
+    return Settings(
+        sigma=plan.sigma,
+        n0=plan.n0,
+        n=plan.n,
+        n_predict=plan.n_predict,
+        seed=plan.seed,
+        chunk=plan.chunk,
+        model=model,
+        precision=plan.precision,
+        backend=backend,
+        score=score,
+        noise=plan.noise,
+        tv=tv,
+    )
 
 
 def _score_name(select: nn.Module | None, score: Score | None) -> str:

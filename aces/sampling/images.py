@@ -42,9 +42,8 @@ def as_numbers(name: str, values, images: int) -> np.ndarray:
     values = np.arange(images) if values is None else np.asarray(values)
     if values.shape != (images,) or not np.issubdtype(values.dtype, np.integer):
         raise InputError(
-            f"{name} of shape {values.shape} and type {values.dtype}: expected a whole number "
-            "for each of the "
-            f"{images} images"
+            f"{name} of shape {values.shape} and type {values.dtype}: expected a whole number for "
+            f"each of the {images} images"
         )
     return values.astype(np.int64)
 
@@ -73,7 +72,6 @@ def _checked(images: np.ndarray | Tensor) -> Tensor:
     if not (low >= 0 and high <= 1):  # NaN fails too
         raise InputError(
             f"images with values from {low:g} to {high:g}: expected floats in [0, 1]; divide by "
-            "255, or give "
-            "uint8 (normalisation belongs inside the network)"
+            "255, or give uint8 (normalisation belongs inside the network)"
         )
     return images if images.dtype == torch.float64 else images.float()

@@ -63,8 +63,8 @@ class Lattice:
             highest = (-SLOW - 1) / (CUT * GREY_LEVELS)
             raise InputError(
                 f"sigma={self.sigma}: exact noise needs a sigma from {lowest:.1g} to "
-                f"{highest:.0f}, "
-                "for pixels in [0, 1]; is it meant for pixels in 0..255? Then divide it by 255"
+                f"{highest:.0f}, for pixels in [0, 1]; is it meant for pixels in 0..255? Then "
+                "divide it by 255"
             )
         assert GREY_LEVELS * 2**self.refinement + self.reach < 2**24, "float32 holds every z"
 

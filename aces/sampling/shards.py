@@ -86,8 +86,7 @@ def open_shards(folder: Path, *, about: dict, probe: list[float]) -> Iterator[Sh
     except Timeout:
         warn(
             f"{folder} is in use by {_owner(folder)}, which makes the same draws: waiting for it "
-            "to "
-            "finish or to be ended; its work is kept either way",
+            "to finish or to be ended; its work is kept either way",
         )
         lock.acquire()
     try:
