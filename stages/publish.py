@@ -1,7 +1,8 @@
 """Tell MLflow the whole story of the run: the working point, the curve, the report, the model.
 
-This stage always runs, also when DVC took everything before it from its cache: the run in MLflow
-then gets what the skipped stages had computed.
+This stage runs in every clone, also where DVC took everything before it from its cache or from the
+committed results: the run in MLflow then gets what the skipped stages had computed. That is why its
+output, metrics/publish.json, is neither cached nor committed.
 """
 
 import numpy as np

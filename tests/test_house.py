@@ -3,6 +3,7 @@ library.
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,15 @@ def test_a_change_of_a_module_reruns_the_stages_whose_results_it_can_change(modu
 def test_dvc_yaml_is_up_to_date():
     text = dependencies.GRAPH.read_text()
     assert dependencies.updated(text) == text, "run `make dependencies`"
+
+
+def test_publish_runs_in_every_clone():
+    """A committed output would let DVC skip the stage, and the clone's MLflow would stay empty."""
+    (out,) = dependencies.graph()["publish"]["outs"]
+    (path,) = out
+    assert out[path] == {"cache": False}
+    command = ["git", "ls-files", "--error-unmatch", path]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode != 0
 
 
 @pytest.mark.parametrize(
