@@ -240,6 +240,36 @@ def test_what_scripts_save_beside_the_weights_does_not_matter(monkeypatch):
     assert_holds(found.module, tree["state_dict"])
 
 
+def random_weights(seed: int) -> dict:
+    return published.state_dict(published.cifar_resnet(20), seed=seed)
+
+
+def wrapped(state: dict) -> dict:
+    """As torch.optim.swa_utils.AveragedModel saves a network."""
+    return {"n_averaged": torch.tensor(7)} | {f"module.{name}": it for name, it in state.items()}
+
+
+LAST, AVERAGED = random_weights(1), random_weights(2)
+PARAMETERS = {name: it for name, it in AVERAGED.items() if "running" not in name}
+
+
+@pytest.mark.parametrize(
+    "tree, expected",
+    [
+        ({"model": LAST, "model_ema": AVERAGED, "args": argparse.Namespace()}, AVERAGED),
+        ({"state_dict": LAST, "ema": {"module": AVERAGED, "decay": 0.999}}, AVERAGED),
+        ({"model": LAST, "ema_model": wrapped(AVERAGED)}, AVERAGED),
+        (wrapped(AVERAGED), AVERAGED),
+        ({"model": LAST, "ema": PARAMETERS}, LAST),  # without the statistics of batch norm
+        ({"best_model": LAST, "best": torch.tensor(0.9)}, LAST),
+    ],
+)
+def test_averaged_weights_are_preferred_if_they_are_complete(tree, expected):
+    found = networks.import_checkpoint(save(tree), dataset="cifar10")
+    assert found.arch == "cifar_resnet20"
+    assert_holds(found.module, expected)
+
+
 def test_whole_networks_are_refused():
     with pytest.raises(InputError, match="save its state dict alone"):
         networks.load_checkpoint(save(nn.Linear(2, 2)), dataset="cifar10")

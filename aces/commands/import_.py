@@ -271,6 +271,7 @@ def _import_denoiser(args: argparse.Namespace, path: Path, evaluation: "EvalSet 
     """Write a denoiser; its effect on the images, and on a classifier behind it, is measured."""
     from aces import networks
     from aces.networks import denoisers
+    from aces.networks.denoise import EachChannel
     from aces.networks.evidence import accuracy_of
 
     channels = evaluation.shape[0] if evaluation is not None else None
@@ -287,7 +288,11 @@ def _import_denoiser(args: argparse.Namespace, path: Path, evaluation: "EvalSet 
         "sigma": sigma,
         "fingerprint": fingerprint,
     }
-    notes = [f"denoiser: {arch}, {findings['parameters']:,} parameters"]
+    grey = isinstance(denoiser, EachChannel)
+    notes = [
+        f"denoiser: {arch}, {findings['parameters']:,} parameters"
+        + (", for grey images: each channel is denoised on its own" if grey else "")
+    ]
     if evaluation is not None:
         quality = denoisers.quality(denoiser, evaluation, sigma=sigma)
         findings["decibels"] = {"noisy": quality.noisy, "denoised": quality.denoised}

@@ -29,6 +29,7 @@ from aces import extension
 from aces.errors import InputError, one_line
 
 FFDNET, DNCNN, SMALL = "ffdnet", "dncnn", "small-denoiser"
+GREY = "grey"  # among the options: a denoiser of grey images, for each channel on its own
 
 
 class FFDNet(nn.Module):
@@ -100,6 +101,17 @@ def _even(z: Tensor) -> Tensor:
     return F.pad(z, (0, right, 0, bottom), mode="replicate") if bottom or right else z
 
 
+class EachChannel(nn.Module):
+    """A denoiser of grey images, for images of several channels: each is denoised on its own."""
+
+    def __init__(self, denoiser: nn.Module):
+        super().__init__()
+        self.denoiser = denoiser
+
+    def forward(self, z: Tensor, sigma: Tensor) -> Tensor:
+        return self.denoiser(z.reshape(-1, 1, *z.shape[-2:]), sigma).reshape(z.shape)
+
+
 class OneStepDiffusion(nn.Module):
     """A diffusion model as denoiser, in one step (Carlini et al., 2023).
 
@@ -163,6 +175,8 @@ def build_denoiser(
 ) -> nn.Module:
     """A fresh denoiser; its attribute `recipe` holds the arguments that make such a one again."""
     options = dict(options or {})
+    if options.pop(GREY, False):
+        return each_channel(build_denoiser(arch, channels=1, options=options), channels)
     if arch in (FFDNET, DNCNN, SMALL):
         options = _usual(arch, channels) | options
         denoiser = _known(arch, channels, options)
@@ -178,6 +192,15 @@ def build_denoiser(
     options = {name: options[name] for name in sorted(options)}  # as they come back from a file
     denoiser.recipe = {"arch": arch, "channels": channels, "options": options}  # type: ignore
     return denoiser
+
+
+def each_channel(denoiser: nn.Module, channels: int) -> nn.Module:
+    """A denoiser of grey images, which `build_denoiser` made, for images of `channels` channels."""
+    recipe: dict[str, Any] = denoiser.recipe  # type: ignore[assignment]
+    options = dict(sorted({**recipe["options"], GREY: True}.items()))
+    wrapped = EachChannel(denoiser)
+    wrapped.recipe = {"arch": recipe["arch"], "channels": channels, "options": options}  # type: ignore
+    return wrapped
 
 
 def _known(arch: str, channels: int, options: Mapping[str, Any]) -> nn.Module:

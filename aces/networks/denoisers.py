@@ -13,7 +13,7 @@ from aces import data, extension, files
 from aces.data import EvalSet
 from aces.errors import InputError
 from aces.networks import reading
-from aces.networks.denoise import DNCNN, FFDNET, Denoised, build_denoiser
+from aces.networks.denoise import DNCNN, FFDNET, Denoised, build_denoiser, each_channel
 from aces.networks.formats import Weights, existing, read_weights
 from aces.networks.normalization import Classifier, Normalize, plain
 from aces.networks.programs import is_program
@@ -69,8 +69,9 @@ def load_denoiser(
 ) -> nn.Module:
     """The denoiser in a file of ours or a published FFDNet or DnCNN, in evaluation mode, on the CPU.
 
-    channels: what it must take; None accepts any. arch: the name that the user gives. A file may
-    name a function (package.module:function), which is called only if the user names it too.
+    channels: what it must take; None accepts any. A denoiser of grey images then denoises each
+    channel on its own. arch: the name that the user gives. A file may name a function
+    (package.module:function), which is called only if the user names it too.
     """
     path = existing(path)
     header = reading.read_own_header(path) if reading.is_safetensors(path) else None
@@ -79,11 +80,14 @@ def load_denoiser(
     else:
         denoiser = published_denoiser(read_weights(path), path)
     found = denoiser.recipe["channels"]  # type: ignore[index]
-    if channels is not None and found != channels:
+    if channels is None or found == channels:
+        return denoiser
+    if found != 1:
         raise InputError(
-            f"checkpoint {path} is a denoiser for {found} channels; the images have {channels}"
+            f"checkpoint {path} is a denoiser for {found} channels; the images have {channels}: "
+            "take one for as many, or for grey images"
         )
-    return denoiser
+    return each_channel(denoiser, channels).eval()
 
 
 def _own_file(path: Path, header: Mapping[str, str], *, asked: str | None) -> nn.Module:

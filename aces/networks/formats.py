@@ -32,17 +32,22 @@ UNCHECKED = "unchecked"
 CONTAINERS = (  # where files keep the state dict, the averaged weights first
     "state_dict_ema",
     "ema_state_dict",
+    "model_ema",
+    "ema_model",
     "params_ema",
+    "ema",
     "state_dict",
     "net",
     "model_state_dict",
     "model_state",
     "model",
     "network",
+    "module",
     "weights",
     "params",
     "state",
 )
+AVERAGED = "n_averaged"  # torch's AveragedModel counts its updates beside the network
 # Of a network of ours as a whole; its parts may have others.
 OWN_NORMALIZATION = ("normalize.mean", "normalize.std")
 _MEANS, _STDS = ("mean", "mu", "new_mean", "image_mean"), ("std", "sigma", "new_std", "image_std")
@@ -101,15 +106,12 @@ def _state_dict(tree: dict[Any, Any], path: Path) -> tuple[str | None, dict[str,
     """The dictionary of tensors in a file, and the name it has there."""
     if _is_state(tree):
         return None, tree
-    for name in (*CONTAINERS, *tree):
-        if _is_state(tree.get(name)) and (name in CONTAINERS or _alone(tree)):
-            return name, tree[name]
-    for name in CONTAINERS:  # one more level, such as {"model": {"state_dict": ...}}
-        inner = tree.get(name)
-        if isinstance(inner, dict):
-            for deeper in CONTAINERS:
-                if _is_state(inner.get(deeper)):
-                    return deeper, inner[deeper]
+    usual = [(name, found) for name in CONTAINERS if (found := _inside(tree.get(name)))]
+    if usual:  # the most complete one: averages may be of the weights alone, without statistics
+        return max(usual, key=lambda each: len(each[1]))
+    others = {name: value for name, value in tree.items() if _is_state(value)}
+    if len(others) == 1:
+        return next(iter(others.items()))
     raise InputError(
         f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(tree)[:5]))}): "
         "expected a state dict, or one under state_dict, net or model_state_dict"
@@ -125,8 +127,13 @@ def _is_state(value: object) -> bool:
     )
 
 
-def _alone(tree: dict[Any, Any]) -> bool:
-    return sum(map(_is_state, tree.values())) == 1
+def _inside(value: object) -> dict[str, Tensor] | None:
+    """The state dict that a value is, or holds under a usual name: {"model": {"state_dict": ...}}."""
+    if _is_state(value):
+        return value  # type: ignore[return-value]
+    if not isinstance(value, dict):
+        return None
+    return next((value[name] for name in CONTAINERS if _is_state(value.get(name))), None)
 
 
 def _read_safetensors(path: Path) -> Weights:
@@ -150,6 +157,7 @@ def _read_safetensors(path: Path) -> Weights:
 
 def _weights(path: Path, format: str, state: Mapping[str, Tensor], **known) -> Weights:
     tensors = reading.checked_tensors(state, path)
+    tensors.pop(AVERAGED, None)
     tensors, recorded = _without_normalization(tensors)
     return Weights(format=format, state=tensors, **(recorded | known))
 
