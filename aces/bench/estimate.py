@@ -6,8 +6,6 @@ each part says its own.
 """
 
 import math
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
@@ -21,13 +19,15 @@ from aces.params import NONE, Params, Train
 from aces.runtime import Runtime
 from aces.sampling import DrawPlan, quantise, sample
 from aces.training import Method, methods, standard, train_network
+from aces.training.distributed import choose_device
+from aces.training.optimizers import precision_on
 
 # Training images and test images of the datasets whose size is known before they are there.
 SIZES = {"cifar10": (50_000, 10_000), "imagenet": (1_281_167, 50_000)}
 EPOCHS = 3  # epochs of a measurement of training; the first one warms up and is not counted
 ENOUGH = 0.6  # seconds that a measurement should take
 PIXELS = 2**20  # a measured batch has at most so many pixels
-STAGES = 9
+STAGES, START = 9, 4  # of the pipeline, and the seconds that one takes to start
 EVALUATION = 0.02  # seconds that `combine` and `report` take for an image
 EARLY, EARLY_FROM = 0.5, 10_000  # the share of draws that early stopping leaves, from so many on
 CALIBRATION = 218  # draws of a calibration image after its guess: measured, of at most 2,000
@@ -130,7 +130,8 @@ def training_speed(
     images = max(1, min(settings.batch, per_batch) // method.split)
     batch = images * method.split
     network = networks.build(arch, num_classes=info.num_classes, mean=info.mean, std=info.std)
-    recipe = settings.replace(epochs=EPOCHS, batch=batch, milestones=[])
+    precision = precision_on(choose_device(where.device), settings)
+    recipe = settings.replace(epochs=EPOCHS, batch=batch, milestones=[], precision=precision)
 
     def measure(steps: int) -> float:
         """Seconds of one step."""
@@ -226,13 +227,10 @@ def _drawing(params: Params, sizes: Sizes, speed: float, prepared: float) -> lis
 
 
 def _rest(sizes: Sizes) -> Part:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import mlflow, torch"], check=False, capture_output=True)
-    one = time.perf_counter() - start
     return Part(
         "the rest",
-        STAGES * one + EVALUATION * sizes.evaluation,
-        f"the start of {STAGES} stages, {one:.1f} s each; tables, figures, tracking",
+        STAGES * START + EVALUATION * sizes.evaluation,
+        f"the start of {STAGES} stages, {START} s each; tables, figures, tracking",
     )
 
 
