@@ -9,6 +9,7 @@ from string import Template
 import pandas as pd
 
 from aces.files import make_folder, write_text
+from aces.reporting.grid_figure import figure_names, write_figure
 from aces.reporting.inputs import RULES
 from aces.reporting.page import as_json, asset, by_section, listing
 from aces.reporting.results import ACCURACY, radii_of
@@ -168,8 +169,12 @@ def _radius(value: float) -> str:
 def write_comparison(
     folder: str | Path, runs: list[RunCurve], *, loss: float | None = None
 ) -> None:
-    """Write `index.html`, `compare.csv` (all curves) and `compare.md` (the tables)."""
+    """Write `index.html`, `compare.csv` (all curves), `compare.md` (the tables), and a figure per
+    dataset, as PDF and PNG.
+    """
     folder = make_folder(folder)
+    for group in grouped(runs).values():
+        write_figure(folder, group, loss=loss)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
     words = [
         f"## {dataset}\n\n{markdown(*composed(group, loss=loss))}\n"
@@ -227,6 +232,10 @@ def _section(place: int, dataset: str, runs: list[RunCurve], loss: float | None)
         table=_table(*composed(runs, loss=loss)),
         alone_title=ALONE,
         alone=_table(*alone(runs)),
+        figure=" or ".join(
+            f'<a href="{name}">{name.rpartition(".")[2].upper()}</a>'
+            for name in figure_names(dataset)
+        ),
     )
 
 

@@ -198,16 +198,23 @@ def differing(runs: list[RunCurve]) -> list[str]:
     return [name for name in names if len({run.params.get(name) for run in runs}) > 1]
 
 
-def labels(runs: list[RunCurve]) -> list[str]:
+def labels(runs: list[RunCurve], *, without: str | None = None) -> list[str]:
     """What tells the runs apart, shortly: the parameters in which they differ.
 
     Where these are many, those of `SHORT` have to do if they suffice; else the runs' names stand.
+    without: a parameter that is told elsewhere; runs that differ in it may have the same name.
     """
-    names = differing(runs)
+    names = [name for name in differing(runs) if name != without]
+
+    def place(run: RunCurve) -> str | None:
+        return run.params.get(without) if without is not None else None
+
     if len(names) > SHOWN:
         telling = [name for name in SHORT if name in names][:SHOWN]
-        values = {tuple(run.params.get(name) for name in telling) for run in runs}
+        values = {(place(run), *(run.params.get(name) for name in telling)) for run in runs}
         names = telling if len(values) == len(runs) else []
+    elif not names and without is not None:
+        names = ["certify.method"]
     names.sort(key=lambda name: (list(SHORT).index(name) if name in SHORT else len(SHORT), name))
     found = [
         ", ".join(_spoken(name, run.params.get(name, "none")) for name in names)[:LONGEST]
@@ -215,8 +222,9 @@ def labels(runs: list[RunCurve]) -> list[str]:
         else run.name[:LONGEST]
         for run in runs
     ]
+    places = [(label, place(run)) for label, run in zip(found, runs, strict=True)]
     return [
-        f"{label} ({run.id[:8]})" if found.count(label) > 1 else label
+        f"{label} ({run.id[:8]})" if places.count((label, place(run))) > 1 else label
         for label, run in zip(found, runs, strict=True)
     ]
 
