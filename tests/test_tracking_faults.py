@@ -6,11 +6,13 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from aces import params, tracking
+from aces.commands import doctor
 from aces.tracking import channel, store
 from hanging import server
 
@@ -185,6 +187,24 @@ def test_a_copied_project_writes_nothing_into_the_original(tracked, tmp_path_fac
     for artifact in (copy / "mlruns").rglob("curve.csv"):
         artifact.write_text("of the copy")
     assert found[first.parent].artifact("results/curve.csv").read_text() == "of the copy"
+
+
+def test_aces_doctor_lets_a_copied_project_name_its_own_files(
+    tracked, tmp_path_factory, monkeypatch, capsys
+):
+    """Until something opens the store, `mlflow ui` in the copy would show the original's files."""
+    with tracking.track("sample", PARAMETERS):
+        pass
+    copy = tmp_path_factory.mktemp("copies") / "copy"
+    shutil.copytree(tracked, copy)
+    monkeypatch.chdir(copy)
+    doctor.check_store()
+    assert str(tracked.resolve()) in " ".join(capsys.readouterr().out.split())
+    with closing(sqlite3.connect(copy / "mlflow.db")) as database:
+        places = [row[0] for row in database.execute("SELECT artifact_uri FROM runs")]
+    assert places and all(place.startswith((copy / "mlruns").as_uri()) for place in places)
+    doctor.check_store()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_moved_project_takes_its_artifacts_along(tracked, tmp_path_factory, monkeypatch):

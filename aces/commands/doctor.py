@@ -37,6 +37,7 @@ def check() -> None:
     check_graph()
     check_files(loaded)
     check_networks(loaded)
+    check_store()
     console.print(
         f"[green]ready[/green]: {loaded.dataset.name}, {loaded.certify.method}, sigma "
         f"{loaded.sigma:g}"
@@ -120,6 +121,14 @@ def check_networks(loaded: params.Params) -> None:
     for section in (loaded.core, loaded.certify):
         if section.checkpoint == params.NONE:  # else the file says what it holds
             networks.check_arch(section.arch, num_classes=info.num_classes, shape=info.shape)
+
+
+def check_store() -> None:
+    """In a copied project the runs of `mlflow.db` name files of the original, until now."""
+    from aces.tracking import store
+
+    if (old := store.adopt()) is not None:
+        say(f"mlflow.db was made in {old.parent}: its runs have their files here now")
 
 
 def check_git() -> None:

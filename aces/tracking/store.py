@@ -153,24 +153,38 @@ def _create(file: Path) -> None:
         mlflow.MlflowClient(f"{SQLITE}{unfinished}").search_experiments()
 
 
-def rehome(file: Path, folder: Path) -> None:
+def adopt() -> Path | None:
+    """Do for a local store what happens when it is opened, without MLflow: `mlflow ui` in a copied
+    project shows the artifacts of the original until then. The folder it named before, if another.
+    """
+    file = database()
+    if file is None or not file.exists():
+        return None
+    check(file)
+    with _lock():
+        return rehome(file, artifacts())
+
+
+def rehome(file: Path, folder: Path) -> Path | None:
     """Let a database that was moved or copied with its project name its own folder of artifacts.
 
     MLflow stores absolute paths. In a copied project they would lead into the original, and new
     runs would write there. So whatever lies in the old folder is renamed to lie in `folder`.
+    Returns the old folder if it was another one.
     """
     if not file.stat().st_size:
-        return
+        return None
     connection = sqlite3.connect(file, timeout=10)
     try:
         with connection:
             old = _old_home(connection)
             if old is None or old == folder:
-                return
+                return None
             for table, column in LOCATIONS:
                 for prefix in (old.as_uri(), str(old)):
                     new = folder.as_uri() if prefix.startswith("file:") else str(folder)
                     _rename(connection, table, column, prefix, new)
+            return old
     except sqlite3.DatabaseError as error:
         raise InputError(f"{file} cannot be used ({one_line(error)}): {_remedy(error)}") from None
     finally:
