@@ -295,6 +295,17 @@ def test_a_choice_that_stops_too_early_is_noticed(monkeypatch):
     assert same < 3
 
 
+@pytest.mark.parametrize("second, settled", [(1, True), (rule.ABSTAIN, False)])
+def test_thetas_beyond_a_loss_that_is_too_large_are_worth_no_draws(second, settled):
+    """Every answer at theta 0.5 is wrong, or open; those at theta 1 are open."""
+    right = np.zeros(400, dtype=int)
+    answers = np.tile([0, second, rule.ABSTAIN], (len(right), 1))
+    promise = dict(thetas=[0.1, 0.5, 1.0], loss=0.02, confidence=0.95)
+    choice = Choice(lambda *_: answers, right, right, **promise)
+    assert (choice.settled(None, right, np.arange(len(right))) == settled).all()
+    assert choice.calibration().theta == 0.1
+
+
 def test_too_few_images_are_refused_before_anything_is_drawn():
     with pytest.raises(InputError, match="50 calibration images are too few"):
         Choice(None, np.zeros(50), np.zeros(50), thetas=[0.5], loss=0.02, confidence=0.95)

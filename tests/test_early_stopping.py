@@ -19,8 +19,6 @@ from made_counts import settings
 from sampled import sample
 from worlds import WORLDS, false_claims, truth
 
-pytestmark = pytest.mark.slow
-
 ALPHA, THETA, SIGMA = 0.05, 0.5, 0.5
 ADAPTIVE = Adaptive(
     enabled=True,
@@ -88,6 +86,7 @@ def stopped(joint, guess, rng) -> Counts:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_false_claims_of_images_that_stop_are_rarer_than_alpha(world):
     """CERTIFY and PREDICT, both modes: not significantly (1e-5) above alpha anywhere, and not for

@@ -251,12 +251,14 @@ def exact_evidence(k: int, t: int, p0: float):
     half = mpmath.mpf(1) / 2
 
     def series(a, b, x):
-        term = total = mpmath.mpf(1)
-        i = 0
-        while term > total * mpmath.mpf(10) ** -30:
-            term *= (a + b + i) / (a + 1 + i) * x
-            total, i = total + term, i + 1
-        return mpmath.exp(a * mpmath.log(x) + b * mpmath.log1p(-x)) / a * total
+        """In whole multiples of 2^-200: many times as fast as by numbers of mpmath."""
+        one, share = 1 << 200, int(mpmath.ldexp(x, 200))
+        above, below = int(2 * (a + b)), int(2 * (a + 1))  # a and b are halves of whole numbers
+        term = total = one
+        while term > total >> 100:
+            term = term * above * share // (below * one)
+            total, above, below = total + term, above + 2, below + 2
+        return mpmath.exp(a * mpmath.log(x) + b * mpmath.log1p(-x)) / a * total / one
 
     def incomplete(a, b, x):
         if x <= (a + 1) / (a + b + 2):

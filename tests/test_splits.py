@@ -50,6 +50,7 @@ def test_differences_are_paired():
 def test_a_bootstrap_of_a_rule_against_itself_has_no_difference():
     found = paired(scores(200), scores(200), np.ones(200), loss=0.1, resamples=50)
     assert (found.ours, found.low, found.high) == (found.theirs, 0.0, 0.0)
+    assert found.difference == 0.0
     assert found.ours == pytest.approx(scores(200)["acr"].mean(axis=0)[1])
 
 
