@@ -182,6 +182,18 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path):
     assert run.stdout.startswith("InputError") and "crop it" in run.stdout, run.stderr
 
 
+def test_a_png_loads_no_readers_of_rare_formats(tmp_path):
+    """Pillow loads all of its readers at once, which takes longer than a small image."""
+    path = save(tmp_path, Image.new("RGB", (32, 32)))
+    code = (
+        "import sys\nfrom aces.data.images import read_image\n"
+        "read_image(sys.argv[1], shape=(3, 32, 32))\nprint('PIL.PdfImagePlugin' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
 def test_pipes_and_devices_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", "/dev/zero"):
