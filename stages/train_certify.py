@@ -8,6 +8,7 @@ from torch import nn
 
 from aces import extension, paths
 from aces import networks as library
+from aces.data import read_eval
 from aces.params import Params
 from aces.tracking import StageRun
 from aces.training import methods
@@ -62,7 +63,9 @@ def denoiser(params: Params, run: StageRun, classifier: nn.Module) -> nn.Module:
 
     settings = params.certify.denoiser
     if networks.is_published(settings.checkpoint):
-        return library.load_denoiser(settings.checkpoint, arch=settings.arch)
+        evaluation = read_eval(paths.evaluation_images(params.dataset.name))
+        channels = evaluation.shape[0]
+        return library.load_denoiser(settings.checkpoint, channels=channels, arch=settings.arch)
     training = networks.read_training(params)
     fresh = library.build_denoiser(settings.arch, channels=training.shape[0])
     write_row = CurveFile(paths.training_curve("denoiser"))

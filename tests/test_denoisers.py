@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -17,9 +18,11 @@ from aces.networks import denoisers
 from aces.networks.denoise import OneStepDiffusion
 from aces.runtime import Runtime
 from aces.training import denoiser as training
+from stages import train_certify
 
 pytestmark = pytest.mark.slow
 
+PROFILES = Path(__file__).parent.parent / "profiles"
 RGB = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
 
 
@@ -284,6 +287,18 @@ def test_import_takes_a_denoiser(capsys):
     said = capsys.readouterr().out
     assert "denoiser: ffdnet" in said and "certify.denoiser.checkpoint" in said and "dB" in said
     assert networks.load_denoiser("d.safetensors").recipe["options"] == {"width": 4, "depth": 3}
+
+
+def test_the_pipeline_refuses_a_denoiser_for_other_channels():
+    digits = data.prepare(params.Dataset(name="digits", stride=1)).evaluation
+    data.write_eval("data/digits/eval.npz", digits)
+    torch.save(ffdnet_state(3, 4, 3), "colour.pth")
+    profile = params.load(PROFILES / "digits.yaml")
+    denoiser = params.Denoiser(arch="ffdnet", checkpoint="colour.pth")
+    certify = profile.certify.model_copy(update={"denoiser": denoiser})
+    asked = profile.model_copy(update={"certify": certify})
+    with pytest.raises(InputError, match="a denoiser for 3 channels; the images have 1"):
+        train_certify.denoiser(asked, run=None, classifier=nn.Identity())
 
 
 # --- training ---

@@ -37,7 +37,7 @@ class Views(NamedTuple):
 
     denoised: Tensor  # (B, C, H, W)
     logits: Tensor  # (B, K), of the denoised images
-    answer: Tensor  # (B,) int64, the classifier's for the clean images
+    answer: Tensor | None  # (B,) int64, the classifier's for the clean images, if a loss needs it
 
 
 class Pupil(nn.Module):
@@ -51,10 +51,11 @@ class Pupil(nn.Module):
 
     def forward(self, z: Tensor, image: Tensor) -> Views:
         denoised = self.network.denoiser(z, self.network.sigma)
+        if not self.through_classifier:
+            return Views(denoised, self.network.classifier(denoised.detach()), None)
         with torch.no_grad():
             answer = self.network.classifier(image).argmax(dim=1)
-        seen = denoised if self.through_classifier else denoised.detach()
-        return Views(denoised, self.network.classifier(seen), answer)
+        return Views(denoised, self.network.classifier(denoised), answer)
 
 
 def train_denoiser(
@@ -113,5 +114,6 @@ def loss(
     if settings["objective"] == "mse":
         value = F.mse_loss(views.denoised.float(), batch.image) / sigma**2
     else:
+        assert views.answer is not None
         value = F.cross_entropy(views.logits.float(), views.answer)
     return Loss(value, views.logits.detach().float())
