@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,23 @@ def test_the_run_of_a_killed_stage_is_marked_by_its_writer(tracked):
     stage.wait()
     wait_for_end(int(writer))
     assert status(run_id) == status(parent) == "KILLED"
+
+
+def test_a_writer_ends_whose_stage_was_gone_before_it_could_look(tmp_path):
+    """Its connection stays open, because another process holds the stage's end of it too."""
+    ours, theirs = Pipe()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "aces.tracking.writer", str(theirs.fileno()), str(gone.pid)],
+        cwd=tmp_path,
+        pass_fds=[theirs.fileno()],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+    )
+    try:
+        assert writer.wait(timeout=60) == 0
+    finally:
+        writer.kill()
 
 
 def test_a_run_without_processes_is_marked_by_the_next_one(tracked, monkeypatch):

@@ -146,7 +146,7 @@ def _start(descriptor: int) -> subprocess.Popen:
     library = str(Path(aces.__file__).resolve().parent.parent)
     known = os.environ.get("PYTHONPATH")
     return subprocess.Popen(
-        [sys.executable, "-m", "aces.tracking.writer", str(descriptor)],
+        [sys.executable, "-m", "aces.tracking.writer", str(descriptor), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

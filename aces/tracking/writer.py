@@ -1,4 +1,6 @@
-"""The process that writes to MLflow on behalf of one stage: `python -m aces.tracking.writer FD`.
+"""The process that writes to MLflow on behalf of one stage.
+
+    python -m aces.tracking.writer FD PID    # its end of the connection, and the stage
 
 A process of its own, for three reasons: a call that hangs in a library can be ended; MLflow's
 import of several seconds happens beside the stage's work; and a stage that is killed leaves someone
@@ -22,10 +24,10 @@ LAST_SECONDS = 20.0  # this process ends at the latest so long after its stage
 LOOK_SECONDS = 0.5
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, stage: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the stage, which says how it ended
     os.chdir(paths.root())  # a temporary workspace may be removed while this process still writes
-    stage = os.getppid()
+    # The stage is named: it may have been killed before this process could ask for its parent.
     threading.Thread(target=_outlive, args=(stage,), daemon=True).start()
     # Children of the stage may still hold its connection open when it is gone.
     serve(Connection(descriptor), stage_is_gone=lambda: os.getppid() != stage)
@@ -69,4 +71,4 @@ def _outlive(stage: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))
