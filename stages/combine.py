@@ -170,8 +170,8 @@ def same_price(
         for name, it in answers.items()
     }
     rows = []
-    for loss in LOSSES:
-        found = paired(scores[chosen], scores[other], core == label, loss=loss)
+    pairs = paired(scores[chosen], scores[other], core == label, losses=LOSSES)
+    for loss, found in zip(LOSSES, pairs, strict=True):
         row = {"loss": loss, chosen: found.ours, other: found.theirs}
         rows.append(row | {"difference": found.difference, "low": found.low, "high": found.high})
     return rows

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from aces.files import digest
 from aces.reporting.browser import find_browser
 from projects import STAGES, Project
 
@@ -100,6 +101,15 @@ def test_metrics_plots_and_params_are_wired(project):
     assert "certify_nac" in shown and "abstention" in shown
     assert "file://" in project("dvc", "plots", "show")
     assert "up to date" in project("dvc", "status")
+
+
+def test_a_larger_evaluation_is_measured_beside_the_run(project):
+    before = digest(project.folder / "samples/counts.npz")
+    output = project("aces", "bench", "results", "--images", "50", "--json")
+    found = json.loads(output[output.index("{") :])["results"]
+    assert (found["images"], found["thetas"]) == (50, 1001)
+    assert all(one["peak_bytes"] > 1e7 for one in found["stages"].values())
+    assert digest(project.folder / "samples/counts.npz") == before
 
 
 def test_the_same_inputs_give_the_same_bytes(project):

@@ -48,7 +48,7 @@ def test_differences_are_paired():
 
 
 def test_a_bootstrap_of_a_rule_against_itself_has_no_difference():
-    found = paired(scores(200), scores(200), np.ones(200), loss=0.1, resamples=50)
+    (found,) = paired(scores(200), scores(200), np.ones(200), losses=[0.1], resamples=50)
     assert (found.ours, found.low, found.high) == (found.theirs, 0.0, 0.0)
     assert found.difference == 0.0
     assert found.ours == pytest.approx(scores(200)["acr"].mean(axis=0)[1])
@@ -61,11 +61,11 @@ def test_the_paired_interval_covers_the_true_difference_as_often_as_it_says():
         shared = random.exponential(0.3, (100, 1)) * [0.5, 1.0]
         better = shared + random.normal(0.02, 0.05, (100, 1))
         right = np.ones((100, 2))
-        found = paired(
+        (found,) = paired(
             {"nac": right, "acr": better},
             {"nac": right, "acr": shared},
             core,
-            loss=0.0,
+            losses=[0.0],
             resamples=200,
         )
         held += found.low <= 0.02 <= found.high

@@ -9,7 +9,8 @@ from aces.errors import InputError
 from aces.files import write_json
 
 EXAMPLE = "aces bench sampler --network cifar_resnet110"
-SECTIONS = ("sampler", "scaling", "rule", "training", "stopping")
+SECTIONS = ("sampler", "scaling", "rule", "training", "stopping", "results")
+OF_A_RUN = 2  # the last sections, which need a finished run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sections",
         nargs="*",
         metavar="SECTION",
-        help=f"of {', '.join(SECTIONS)}; if none is named, all but the last, which needs a run",
+        help=f"of {', '.join(SECTIONS)}; if none is named, all but the last two, which need a run",
     )
     parser.add_argument(
         "--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)"
@@ -38,6 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="training: also train the networks of params.yaml on their dataset (minutes)",
     )
+    parser.add_argument(
+        "--images", type=int, default=10_000, help="results: so many images (default 10000)"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures to a JSON file")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
@@ -51,11 +55,15 @@ def run(args: argparse.Namespace) -> int:
             f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds and "
             "at least 1 repeat"
         )
+    if args.images < 1:
+        raise InputError(f"--images {args.images}: expected at least 1")
     if args.out is not None and not args.out.parent.is_dir():
         raise InputError(
             f"--out={args.out}: the folder {args.out.parent} does not exist; make it first"
         )
-    figures = {section: MEASURES[section](args) for section in args.sections or SECTIONS[:-1]}
+    figures = {
+        section: MEASURES[section](args) for section in args.sections or SECTIONS[:-OF_A_RUN]
+    }
     if args.out is not None:
         write_json(args.out, figures)
     if args.json:
@@ -112,6 +120,12 @@ def _measure_stopping(args: argparse.Namespace) -> dict:
     from aces.rule.counts import read_counts
 
     return measure_stopping(read_counts(paths.COUNTS))
+
+
+def _measure_results(args: argparse.Namespace) -> dict:
+    from aces.bench.results import measure_results
+
+    return measure_results(images=args.images)
 
 
 def _sampler_summary(found: dict) -> str:
@@ -186,12 +200,25 @@ def _stopping_summary(found: dict) -> str:
     return f"early stopping, simulated from the counts of {found['images']} images\n{lines}"
 
 
+def _results_summary(found: dict) -> str:
+    lines = "\n".join(
+        f"  {stage:8} {one['seconds']:5.1f} s ({one['processor_seconds']:.1f} s of a processor), "
+        f"{one['peak_bytes'] / 1e9:.2f} GB of memory at most"
+        for stage, one in found["stages"].items()
+    )
+    return (
+        f"results, {found['images']:,} images, {found['thetas']:,} thetas\n{lines}\n"
+        f"  the page has {found['page_bytes'] / 1e6:.1f} MB"
+    )
+
+
 MEASURES = {
     "sampler": _measure_sampler,
     "scaling": _measure_scaling,
     "rule": _measure_rule,
     "training": _measure_training,
     "stopping": _measure_stopping,
+    "results": _measure_results,
 }
 SUMMARIES = {
     "sampler": _sampler_summary,
@@ -199,4 +226,5 @@ SUMMARIES = {
     "rule": _rule_summary,
     "training": _training_summary,
     "stopping": _stopping_summary,
+    "results": _results_summary,
 }

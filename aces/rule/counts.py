@@ -124,7 +124,7 @@ class Counts:
             )
         return drawn
 
-    def part(self, images: slice) -> "Counts":
+    def part(self, images: slice | np.ndarray) -> "Counts":
         """The counts of some of the images."""
         arrays = {
             name: getattr(self, name)[images]

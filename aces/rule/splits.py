@@ -141,11 +141,11 @@ def paired(
     theirs: Mapping[str, np.ndarray],
     core_right: np.ndarray,
     *,
-    loss: float,
+    losses: Sequence[float],
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Paired:
-    """Both rules at the largest average certified radius that costs at most `loss`.
+) -> list[Paired]:
+    """For each loss, both rules at the largest average certified radius that costs at most that.
 
     ours, theirs: `nac` and `acr`, each (N, T); core_right: (N,). The interval is the percentile
     bootstrap over images. Every resample serves both rules and chooses both thetas anew, so it
@@ -156,16 +156,22 @@ def paired(
     for row in weight[1:]:
         row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
     weight /= images
-    floor = weight @ core_right - loss
-    first, second = (_largest(scores, weight, floor) for scores in (ours, theirs))
-    low, high = np.quantile(first[1:] - second[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Paired(float(first[0]), float(second[0]), float(low), float(high))
+    core = weight @ core_right
+    curves = [
+        [weight @ np.asarray(scores[name], dtype=float) for name in ("nac", "acr")]
+        for scores in (ours, theirs)
+    ]
+    found = []
+    for loss in losses:
+        first, second = (_largest(nac, acr, floor=core - loss) for nac, acr in curves)
+        low, high = np.quantile(first[1:] - second[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        found.append(Paired(float(first[0]), float(second[0]), float(low), float(high)))
+    return found
 
 
-def _largest(scores: Mapping[str, np.ndarray], weight: np.ndarray, floor: np.ndarray) -> np.ndarray:
-    """(S,) the average certified radius that each row of weights would choose."""
-    nac, acr = (weight @ np.asarray(scores[name], dtype=float) for name in ("nac", "acr"))
-    return acr[np.arange(len(weight)), _best(nac, acr, floor=floor)]
+def _largest(nac: np.ndarray, acr: np.ndarray, *, floor: np.ndarray) -> np.ndarray:
+    """(S,) the average certified radius that each resample chooses."""
+    return acr[np.arange(len(acr)), _best(nac, acr, floor=floor)]
 
 
 def _best(nac: np.ndarray, acr: np.ndarray, *, floor: np.ndarray) -> np.ndarray:
