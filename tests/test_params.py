@@ -163,6 +163,8 @@ def test_a_renamed_key_says_its_new_name(tmp_path, tree):
         ("seed: 1" + "0" * 400, "expected a number below 4294967296"),
         ("[1", "not YAML"),
         ("sigma: 1" + "0" * 400, "sigma="),
+        ("sigma: 5.0e-324", "sigma=5e-324: expected a number of at least 1e-06"),
+        ("combine: {alpha: 5.0e-324}\nsample: {n: 500}", "set sample.n to at least 1076"),
         ("x: " + "[" * 5000, "not YAML"),
     ],
 )

@@ -18,7 +18,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Params(Section):
-    sigma: Annotated[float, Field(gt=0, lt=10)] = 0.25
+    sigma: Annotated[float, Field(ge=1e-6, lt=10)] = 0.25
     """Standard deviation of the noise, in [0, 1] pixel units."""
     seed: Seed = 0
     dataset: Dataset = Dataset()
@@ -83,4 +83,5 @@ def needed_draws(alpha: float) -> int:
     These are a lower bound at alpha / 2 above 1/2, which needs 2^-n < alpha / 2, and a two-sided
     test at alpha / 2, which needs 2 * 2^-n <= alpha / 2.
     """
-    return math.ceil(math.log2(4 / alpha))
+    smallest = math.ulp(0.0)  # where alpha is the product of numbers, it may have become 0
+    return math.ceil(2 - math.log2(max(alpha, smallest)))

@@ -35,14 +35,17 @@ def parse(text: str) -> Params:
     """Validate the text of a parameter file."""
     try:
         tree = yaml.load(text, Loader=_Loader)
-        _check_size(tree)
+    except InputError:
+        raise
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
+        raise InputError(f"not YAML: {' '.join(str(error).split())[:200]}") from None
+    _check_size(tree)
+    try:
         return Params.model_validate({} if tree is None else tree)
     except ValidationError as error:
         raise InputError(_complaint(error.errors(), tree)) from None
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"not YAML: {' '.join(str(error).split())[:200]}") from None
+    except OverflowError as error:
+        raise InputError(f"a number is too large to compute with ({error})") from None
 
 
 def flatten(params: BaseModel) -> dict[str, object]:
