@@ -59,6 +59,10 @@ def _wrapped(line: str, width: int) -> str:
     )
 
 
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"  # 0.3 images a second are not 0
+
+
 class _Bar:
     """A progress bar in a terminal."""
 
@@ -68,7 +72,7 @@ class _Bar:
     def advance(self, steps: int = 1, note: str = "") -> None:
         self._progress.advance(self._task, steps)
         speed = self._progress.tasks[self._task].speed
-        rate = f"{speed:,.0f} {self._unit}/s" if speed else ""
+        rate = f"{_rate(speed)} {self._unit}/s" if speed else ""
         self._progress.update(self._task, note=f"{rate}  {note}".strip())
 
     def skip(self, steps: int) -> None:
@@ -93,7 +97,7 @@ class _Lines:
             rate = self._done / max(now - self._start, 1e-9)
             left = (self._total - self._done) / max(rate, 1e-9)
             line = (
-                f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, "
+                f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, {_rate(rate)}/s, "
                 f"{left:,.0f} s left  {note}"
             )
             print(line.rstrip(), file=sys.stderr, flush=True)
