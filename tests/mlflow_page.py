@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,3 +78,21 @@ def runs_address(page, address: str, experiment: str) -> str:
     page.goto(address)
     link = page.get_by_role("link", name=experiment, exact=True)
     return f"{address}/{link.get_attribute('href').partition('?')[0].lstrip('/')}/runs"
+
+
+def choose_view(page, name: str) -> None:
+    """Choose a saved view of the experiment that is shown."""
+    page.get_by_role("button", name="Views").click()
+    page.get_by_role("menuitem", name=name).click()
+
+
+def wait_for_columns(page, names: Iterable[str]) -> None:
+    """Until the table of runs has columns of these names; each has a header cell, and one in it."""
+    for name in names:
+        page.get_by_role("columnheader", name=name, exact=True).first.wait_for()
+
+
+def show_charts(page) -> None:
+    """From the table of runs to their charts: the icon covers the radio button under it."""
+    button = page.locator("input[type=radio][value=CHART]")
+    button.locator("xpath=..").click(force=True)

@@ -32,7 +32,8 @@ class ModelCard:
         """The card as Markdown, which MLflow's page shows."""
         columns = list(next(iter(self.rows.values()), {}))
         lines = [
-            f"# {self.name}",
+            # MLflow's list of versions shows the first line.
+            f"ACES at sigma = {self.sigma:g}, theta = {self.theta:g}",
             "",
             "A smoothed certification network answers with a certified l2 radius where it can; a "
             "core network answers elsewhere. Which of the two answers is decided per image.",

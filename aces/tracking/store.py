@@ -19,6 +19,7 @@ import filelock
 from aces import paths
 from aces.errors import InputError, missing, one_line
 from aces.files import atomic
+from aces.tracking import views
 from aces.tracking.names import EXPERIMENT
 
 if TYPE_CHECKING:
@@ -126,8 +127,9 @@ def experiment_id(client: "MlflowClient") -> str:
     # Without a given place MLflow would take the working directory, which may be a temporary one.
     place = artifacts().as_uri() if database() is not None else None
     kind = {"mlflow.experimentKind": "custom_model_development"}  # `mlflow ui` opens at the runs
+    tags = kind | views.tags()
     try:
-        return client.create_experiment(EXPERIMENT, artifact_location=place, tags=kind)
+        return client.create_experiment(EXPERIMENT, artifact_location=place, tags=tags)
     except MlflowException:  # another process was faster
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
