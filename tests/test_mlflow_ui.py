@@ -4,14 +4,26 @@ import pytest
 
 from aces import params, tracking
 from aces.reporting import write_report
+from aces.tracking import publish, views
 from headless import needs_browser
-from mlflow_page import opened_page, runs_address, served
+from mlflow_page import (
+    choose_view,
+    opened_page,
+    runs_address,
+    served,
+    show_charts,
+    wait_for_columns,
+)
 from simulated import simulated_run
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
 PARAMETERS = params.flatten(params.load("profiles/laptop.yaml"))
 METRICS = {"nac": 0.8125, "acr": 0.2468}
+WORKING_POINT = dict(
+    zip(views.COLUMNS, (0.46, 0.848, 0.1247, 0.264, 0.218, 0.17, 0.008), strict=True)
+)
+CURVE = {"theta": [0.0, 0.5, 1.0], "nac": [0.85, 0.84, 0.67], "acr": [0.0, 0.14, 0.3]}
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +40,8 @@ def project(tmp_path_factory):
         patch.setenv("DVC_EXP_NAME", "calm-owl")
         with tracking.track("combine", PARAMETERS) as run:
             run.log_summary(METRICS, "digest")
+            publish.log_working_point(run, WORKING_POINT)
+            publish.log_curve(run, CURVE)
             run.log_artifact(folder / "report", "report")
         (finished,) = tracking.finished_runs()
     return folder, finished
@@ -67,3 +81,21 @@ def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
         assert report.get_by_role("heading", level=1).inner_text() == "CIFAR-10, Gaussian, σ = 0.25"
         report.locator("#theta").press("Home")
         assert report.locator("#theta-value").inner_text() == "0.00"
+
+
+def test_the_view_shows_the_working_point_and_curves_over_theta(project, chromium):
+    folder, run = project
+    # MLflow draws only the columns that fit.
+    with served(folder) as address, opened_page(chromium, address, width=2000) as page:
+        page.goto(runs_address(page, address, tracking.EXPERIMENT))
+        page.get_by_role("link", name=run.name).wait_for()
+        choose_view(page, views.NAME)
+        wait_for_columns(page, map(tracking.metric_name, views.COLUMNS))
+        for value in WORKING_POINT.values():
+            page.get_by_text(str(value), exact=True).first.wait_for()
+
+        show_charts(page)
+        page.get_by_text("Every theta").wait_for()
+        axes = page.locator(".js-plotly-plot .xtitle")
+        axes.nth(len(views.LINES) - 1).wait_for()
+        assert axes.all_text_contents() == [f"curve/{over}" for _, over in views.LINES]

@@ -143,7 +143,7 @@ def show(curves: list["RunCurve"], *, out: str, loss: float | None) -> None:
             say(words)
         if kept < len(headings):
             say(f"a wider terminal also shows {', '.join(headings[kept:])}")
-    say(f"page: {out}/index.html   curves: {out}/compare.csv")
+    say(f"page: {out}/index.html   curves: {out}/compare.csv   to print: {out}/trade-off-*.pdf")
 
 
 def narrow(heading: str) -> str:
