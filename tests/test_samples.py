@@ -110,6 +110,17 @@ def test_counts_of_another_run_are_refused(run):
     refused("counts.npz is not the file|about other images")
 
 
+def test_counts_of_a_comparison_are_read_unless_they_are_of_another_run(run):
+    path = paths.COMPARISON_COUNTS / "sigma-0.5.npz"
+    ours, others = (random_counts(np.random.default_rng(it), images=6, n=100) for it in (2, 3))
+    write_counts(path, ours)
+    samples.record(params.load())
+    np.testing.assert_array_equal(samples.read_comparison("sigma-0.5").classes, ours.classes)
+    write_counts(path, others)
+    with pytest.raises(InputError, match="sigma-0.5.npz is not the file"):
+        samples.read_comparison("sigma-0.5")
+
+
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x05\x06" + bytes(18)])
 def test_a_file_that_is_none_is_refused(run, content):
     paths.CORE.write_bytes(content)
