@@ -73,6 +73,9 @@ DAMAGE = {
     "joint in round guess": lambda c: {"joint_score": more(c.joint_score, (0, 0, 0), 1)},
     "guess -1": lambda c: {"guess": more(c.guess, 0, -1 - int(c.guess[0]))},
     "another guess": lambda c: {"guess": (c.guess + 1) % 3},
+    "other winners of round guess": lambda c: {
+        "classes": np.stack([np.roll(c.classes[0], 1, axis=1), *c.classes[1:]])
+    },
     "image twice": lambda c: {"index": np.zeros_like(c.index)},
     "class too high": lambda c: {"label": more(c.label, 0, 3)},
     "label -2": lambda c: {"label": more(c.label, 0, -2)},
