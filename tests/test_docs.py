@@ -291,7 +291,8 @@ def test_a_command_of_ours_runs(command, tmp_path, monkeypatch, capsys):
     write_project(tmp_path)
     shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
     monkeypatch.chdir(tmp_path)
-    for name in ("image.png", "photo.png"):
+    Path("photos").mkdir()
+    for name in ("image.png", "photo.png", "photos/one.png"):
         Image.fromarray(digits().image[0, :, :, 0]).resize((60, 40)).save(name)
     assert cli.main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out.strip()

@@ -170,7 +170,7 @@ def test_use_refuses_what_it_cannot_use(project, capsys):
     )
     (project / "profiles" / "broken.yaml").write_text("sigma: -0.25\n")
     assert cli.main(["profile", "use", "broken"]) == 2
-    assert "sigma=-0.25: expected a number above 0" in capsys.readouterr().err
+    assert "sigma=-0.25: expected a number of at least 1e-06" in capsys.readouterr().err
     assert (project / "params.yaml").read_text() == "mine"
 
 
