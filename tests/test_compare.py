@@ -1,48 +1,23 @@
 """`aces compare`, over runs that a store would give back."""
 
 import json
-from dataclasses import dataclass, replace
-from itertools import product
-from pathlib import Path
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from aces import params, tracking
+from aces import tracking
 from aces.cli import main
-from aces.reporting import compare, grid_figure
+from aces.reporting import compare
 from aces.reporting import runs as stored_runs
 from aces.reporting.runs import read_curve
 from aces.tracking import channel
 from aces.tracking.store import PATIENCE
 from hanging import server
 from headless import needs_browser, opened
-from simulated import simulated_run
+from stored_runs import stored
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass
-class StoredRun:
-    """What `aces.tracking.finished_runs` gives back."""
-
-    id: str
-    name: str
-    params: dict
-    folder: Path
-
-    def artifact(self, path: str) -> Path | None:
-        return self.folder / path if (self.folder / path).exists() else None
-
-
-def stored(folder: Path, id: str, name: str, *, seed: int, **changes) -> StoredRun:
-    run = simulated_run(images=40, theta_step=0.05, seed=seed)
-    (folder / id / "results").mkdir(parents=True)
-    run.curve.to_csv(folder / id / "results/curve.csv", index=False)
-    (folder / id / "results/summary.json").write_text(json.dumps(run.metrics))
-    run.comparison.to_csv(folder / id / "results/comparison.csv", index=False)
-    parameters = {key: str(value) for key, value in (params.flatten(run.params) | changes).items()}
-    return StoredRun(id, name, parameters, folder / id)
 
 
 @pytest.fixture(autouse=True)
@@ -74,32 +49,6 @@ def test_all_runs_once(runs, tmp_path, capsys):
         found[stored_curve.columns].equals(stored_curve)
         and (found["sigma"].astype(float) == 0.5).all()
     )
-
-
-def test_the_figure_has_a_column_per_sigma_and_a_line_per_method(tmp_path):
-    grid = [(sigma, method) for sigma in (0.25, 0.5) for method in ("gaussian", "consistency")]
-    curves = [
-        read_curve(stored(tmp_path, f"r{i}", "run", seed=i, sigma=s, **{"certify.method": m}))
-        for i, (s, m) in enumerate(grid)
-    ]
-    figure = grid_figure.draw(curves, loss=None)
-    top = figure.axes[:2]
-    assert [panel.get_title(loc="left") for panel in top] == ["σ = 0.25", "σ = 0.5"]
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["Gaussian", "Consistency", "working point"]
-    for (panel, place), curve in zip(product(top, (0, 2)), curves, strict=True):
-        line, ring = panel.lines[place : place + 2]
-        radius = curve.near(1.0)
-        assert list(line.get_ydata()) == pytest.approx(
-            list(100 * curve.curve[f"certified_accuracy@{radius}"])
-        )
-        assert ring.get_xdata()[0] == pytest.approx(100 * curve.at(None)["nac"])
-    for folder in ("first", "second"):
-        (tmp_path / folder).mkdir()
-        grid_figure.write_figure(tmp_path / folder, curves, loss=None)
-    for name in ("trade-off-cifar-10.pdf", "trade-off-cifar-10.png"):
-        written = (tmp_path / "first" / name).read_bytes()
-        assert written == (tmp_path / "second" / name).read_bytes() and len(written) > 5_000
 
 
 def test_rows_are_the_largest_acr_within_the_loss(runs, tmp_path, capsys):

@@ -73,7 +73,8 @@ def _enlarged(settings: Params, images: int) -> Iterator[Path]:
 
 def _run(stage: str, folder: Path) -> dict:
     """Run a stage in a process of its own."""
-    where = {"PYTHONPATH": str(paths.root()), "DVC_ROOT": str(folder)}
+    # Its run goes to a store in the temporary folder, never to that of the user.
+    where = {"PYTHONPATH": str(paths.root()), "DVC_ROOT": str(folder), "MLFLOW_TRACKING_URI": ""}
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", f"stages.{stage}"],
