@@ -10,7 +10,7 @@ from PIL import Image
 from aces import data, params
 from aces.data import preparation, splits
 from aces.data.images import read_image
-from aces.data.reading import at_size
+from aces.data.reading import at_size, fit_array
 from aces.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("datasets")
@@ -114,9 +114,56 @@ def test_a_core_network_may_see_the_files_at_its_own_size(photos, tmp_path):
     assert same.core_image is None and same.for_core is same.image
 
 
-def test_training_images_at_the_size_of_one_network(photos, monkeypatch):
+def test_a_core_network_trains_on_the_files_at_its_own_size(photos, tmp_path, monkeypatch):
+    dataset = params.Dataset(name="folder", path=str(photos), size=32, stride=3)
+    training = data.prepare(dataset, core_size=48).training
+    assert training.shape == (3, 32, 32) and training.mean == prepare(photos).training.mean
+    file = sorted((photos / "train" / "cross").iterdir())[1]
+    expected = read_image(file, shape=(3, 48, 48))
+    np.testing.assert_array_equal(training.core_image[7], expected)
+    path = tmp_path / "train.npz"
+    data.write_train(path, training)
+    again = data.read_train(path)
+    assert data.read_info(path) == training.info
+    for_core = at_size(again, 48)
+    np.testing.assert_array_equal(for_core.image[7], expected)
+    assert for_core.shape == (3, 48, 48) and for_core.core_image is None
+    assert for_core.label.tolist() == training.label.tolist()
+    for damaged in (training.core_image[1:], training.core_image[..., :1]):
+        data.write_train(path, dataclasses.replace(training, core_image=damaged))
+        with pytest.raises(InputError, match="(29|30) images for the core network, of shape"):
+            data.read_train(path)
+    bytes_each = 3 * (32**2 + 48**2)  # both arrays count
+    monkeypatch.setattr(preparation, "ARRAY_BYTES", 30 * bytes_each)
+    assert data.prepare(dataset, core_size=48).training.core_image is not None
+    monkeypatch.setattr(preparation, "ARRAY_BYTES", 30 * bytes_each - 1)
+    files = data.prepare(dataset, core_size=48).training
+    assert isinstance(files.image, list) and files.core_image is None
+
+
+def test_unreadable_files_are_left_out_of_both_arrays(photos):
+    broken = sorted((photos / "train" / "dots").iterdir())[2]
+    broken.write_bytes(broken.read_bytes()[:-2000])  # the header is whole
+    dataset = params.Dataset(
+        name="folder", path=str(photos), size=32, stride=3, skip_unreadable=True
+    )
+    training = data.prepare(dataset, core_size=48).training
+    assert len(training.image) == len(training.core_image) == len(training.label) == 29
+    file = sorted((photos / "train" / "dots").iterdir())[3]
+    np.testing.assert_array_equal(training.image[14], read_image(file, shape=(3, 32, 32)))
+    np.testing.assert_array_equal(training.core_image[14], read_image(file, shape=(3, 48, 48)))
+
+
+def test_training_images_at_the_size_of_one_network(photos, tmp_path, monkeypatch):
     array = at_size(prepare(photos).training, 40)
     assert array.image.shape == (30, 40, 40, 3) and array.mean == prepare(photos).training.mean
+    np.savez(tmp_path / "all.npz", **arrays(30, seed=0))  # 6 x 7 pixels
+    for size, kept in ((None, False), (4, True)):  # kept: the array lost pixels to `size`
+        dataset = params.Dataset(name="npz", path=str(tmp_path / "all.npz"), size=size, stride=1)
+        training = data.prepare(dataset, core_size=6).training
+        assert (training.core_image is not None) == kept
+    expected = fit_array(arrays(30, seed=0)["image"], shape=(3, 6, 6), resize=None)
+    assert set(map(bytes, at_size(training, 6).image)) <= set(map(bytes, expected))
     monkeypatch.setattr(preparation, "ARRAY_BYTES", 1000)
     files = prepare(photos).training
     assert at_size(files, 40).shape == (3, 40, 40) and at_size(files, 40).image == files.image

@@ -14,7 +14,7 @@ from aces.data.checks import check_splits, warn_of_duplicates
 from aces.data.layout import Layout, find_layout, measure
 from aces.data.reading import Rows, read_rows
 from aces.data.sets import EvalSet, Prepared, Shape, TrainSet
-from aces.data.splits import ARRAY_BYTES, Images, Splits
+from aces.data.splits import ARRAY_BYTES, Images, Part, Splits
 
 MEASURED = 5000  # files, at most, that mean and standard deviation are measured on
 
@@ -25,14 +25,15 @@ def assemble(
     """Choose the images and read them.
 
     Every stride-th test image is evaluated. Of the others, `calibration` images calibrate theta.
-    With `core_size` the test images are read a second time, at that size.
+    With `core_size` the images are read a second time, at that size. Training images that stay
+    files are read by the stage that trains.
     """
     check_splits(splits, dataset)
     layout, splits = find_layout(splits, dataset)
     check_splits(splits, dataset)  # again, without the files that were left out
     if not splits.benchmark:
         warn_of_duplicates(splits)
-    training = _training(splits, layout, dataset)
+    training = _training(splits, layout, dataset, core_size)
     evaluated, calibrated = choose(len(splits.test), dataset.stride, calibration)
     test = _Test(splits, dataset, layout, core_size, training)
     return Prepared(
@@ -65,9 +66,8 @@ class _Test:
     def read(self, rows: np.ndarray, title: str) -> EvalSet:
         shape = self.layout.shape
         found = self._read(rows, shape, self.layout.resize, title)
-        core = None
-        if self.core_size is not None and shape[1:] != (self.core_size, self.core_size):
-            core_shape = (shape[0], self.core_size, self.core_size)
+        core, core_shape = None, _core_shape(self.layout, self.core_size)
+        if core_shape is not None:
             core = self._read(found.row, core_shape, None, f"{title}, for the core network")
         return EvalSet(
             image=found.image,
@@ -86,15 +86,32 @@ class _Test:
         return read_rows(self.splits.test, rows, shape=shape, resize=resize, skip=skip, title=title)
 
 
-def _training(splits: Splits, layout: Layout, dataset: params.Dataset) -> TrainSet:
-    """The training images: one array if they are few, otherwise their paths."""
+def _core_shape(layout: Layout, core_size: int | None) -> Shape | None:
+    """The shape of the core network's images, if it is not that of all images."""
+    shape = layout.shape
+    if core_size is None or shape[1:] == (core_size, core_size):
+        return None
+    return shape[0], core_size, core_size
+
+
+def _training(
+    splits: Splits, layout: Layout, dataset: params.Dataset, core_size: int | None
+) -> TrainSet:
+    """The training images: one array if they are few, otherwise their paths.
+
+    For a core network with a size of its own they are read a second time, unless the array has all
+    the pixels that there are: then the stage that trains resizes it.
+    """
     part = splits.train
     image, label = part.image, np.asarray(part.label).astype(np.int64)
-    if part.is_array or (
-        not splits.benchmark and len(part) * math.prod(layout.shape) <= ARRAY_BYTES
-    ):
-        rows = _read_training(splits, np.arange(len(part)), layout, dataset)
+    core_image, core_shape = None, _core_shape(layout, core_size)
+    bytes_each = math.prod(layout.shape) + math.prod(core_shape or (0,))
+    if part.is_array or (not splits.benchmark and len(part) * bytes_each <= ARRAY_BYTES):
+        rows = _read_training(part, layout, dataset)
         image, label = rows.image, label[rows.row]
+        as_given = isinstance(part.image, np.ndarray) and image.shape == part.image.shape
+        if core_shape is not None and not as_given:
+            core_image = _read_training(part, Layout(core_shape, None), dataset, rows.row).image
     mean, std = _statistics(splits, image, layout, dataset)
     return TrainSet(
         image=image if isinstance(image, np.ndarray) else list(image),
@@ -107,6 +124,7 @@ def _training(splits: Splits, layout: Layout, dataset: params.Dataset) -> TrainS
         file_shape=layout.shape,
         mirror=splits.mirror,
         root=_root(splits, image),
+        core_image=core_image,
     )
 
 
@@ -118,11 +136,12 @@ def _root(splits: Splits, image: Images) -> str:
 
 
 def _read_training(
-    splits: Splits, rows: np.ndarray, layout: Layout, dataset: params.Dataset
+    part: Part, layout: Layout, dataset: params.Dataset, rows: np.ndarray | None = None
 ) -> Rows:
+    """Training images in a layout: all of them, or these rows."""
     return read_rows(
-        splits.train,
-        rows,
+        part,
+        np.arange(len(part)) if rows is None else rows,
         shape=layout.shape,
         resize=layout.resize,
         skip=dataset.skip_unreadable,
@@ -145,4 +164,4 @@ def _statistics(
         return measure(image)
     size = min(len(image), MEASURED)
     rows = np.arange(size) * len(image) // size
-    return measure(_read_training(splits, rows, layout, dataset).image)
+    return measure(_read_training(splits.train, layout, dataset, rows).image)

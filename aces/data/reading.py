@@ -72,13 +72,14 @@ def fit_array(image: np.ndarray, *, shape: Shape, resize: int | None) -> np.ndar
 
 
 def at_size(training: TrainSet, size: int) -> TrainSet:
-    """The training images for a network with a size of its own: files are read at that size, an
-    array is resized.
+    """The training images for a core network with a size of its own: those that were read from the
+    files at that size, or else the files themselves; an array that has no larger source is resized.
     """
     shape = (training.shape[0], size, size)
     if isinstance(training.image, np.ndarray):
-        image = fit_array(training.image, shape=shape, resize=None)
-        return dataclasses.replace(training, image=image)
+        source = training.image if training.core_image is None else training.core_image
+        image = fit_array(source, shape=shape, resize=None)
+        return dataclasses.replace(training, image=image, core_image=None)
     return dataclasses.replace(training, file_shape=shape)
 
 

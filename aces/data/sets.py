@@ -102,6 +102,7 @@ class TrainSet:
     file_shape: Shape = FILE_SHAPE  # what a file becomes; an array has its own shape
     mirror: bool | None = None  # a mirror image has the same class; None: true of colour images
     root: str = ""  # the folder of the paths, as `aces.data.places.folder` understands it
+    core_image: np.ndarray | None = None  # (N, S, S, C) uint8: for a core network with its own size
 
     @property
     def num_classes(self) -> int:
@@ -153,10 +154,7 @@ def read_eval(path: str | Path) -> EvalSet:
         core_image=arrays.get("core_image"),
         **_description(arrays),
     )
-    for image in (data.image, data.for_core):
-        _check_images(path, image)
-    if len(data.for_core) != len(data.image):
-        raise _contradiction(path, f"{len(data.for_core)} images for the core network")
+    _check_images(path, data.image, data.core_image)
     _check_labels(path, data)
     index = data.index
     ascending = bool((np.diff(index) > 0).all())
@@ -196,7 +194,8 @@ def write_train(path: str | Path, data: TrainSet) -> None:
     """
     described = _described(data) | {"mirror": np.array(-1 if data.mirror is None else data.mirror)}
     if isinstance(data.image, np.ndarray):
-        write_arrays(path, image=data.image, label=data.label, **described)
+        own = {} if data.core_image is None else {"core_image": data.core_image}
+        write_arrays(path, image=data.image, label=data.label, **own, **described)
         return
     folder = places.folder(data.root) if data.image else Path()
     names = [os.fsencode(image.relative_to(folder)) for image in data.image]
@@ -220,8 +219,9 @@ def read_train(path: str | Path) -> TrainSet:
         )
     about = _description(arrays) | {"mirror": _mirror(arrays["mirror"])}
     if "image" in arrays:
-        _check_images(path, arrays["image"])
+        about |= {"core_image": arrays.get("core_image")}
         data = TrainSet(image=arrays["image"], label=arrays["label"], **about)
+        _check_images(path, arrays["image"], data.core_image)
     else:
         _check_arrays(path, arrays, "path", "root", "file_shape")
         about |= {"file_shape": _file_shape(path, arrays), "root": str(arrays["root"])}
@@ -265,12 +265,21 @@ def _file_shape(path: str | Path, arrays: dict[str, np.ndarray]) -> Shape:
     return shape
 
 
-def _check_images(path: str | Path, image: np.ndarray) -> None:
-    if image.dtype != np.uint8 or image.shape[3] not in (1, 3) or 0 in image.shape[1:]:
+def _check_images(path: str | Path, image: np.ndarray, core_image: np.ndarray | None) -> None:
+    for found in (image,) if core_image is None else (image, core_image):
+        if found.dtype != np.uint8 or found.shape[3] not in (1, 3) or 0 in found.shape[1:]:
+            raise _contradiction(
+                path,
+                f"its images are {found.dtype} of shape {found.shape}, expected uint8 (N, H, W, 1 "
+                "or 3)",
+            )
+    if core_image is None:
+        return
+    if len(core_image) != len(image) or core_image.shape[3] != image.shape[3]:
         raise _contradiction(
             path,
-            f"its images are {image.dtype} of shape {image.shape}, expected uint8 (N, H, W, 1 or "
-            "3)",
+            f"{len(core_image)} images for the core network, of shape {core_image.shape[1:]}, "
+            f"beside {len(image)} of shape {image.shape[1:]}",
         )
 
 

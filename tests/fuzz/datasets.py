@@ -24,11 +24,11 @@ class DatasetFiles:
         image = generator.integers(0, 256, (6, 4, 4, 1), dtype=np.uint8)
         label = np.arange(6) % len(CLASSES)
         files = [folder / f"{number}.png" for number in range(6)]
-        data.write_eval(
-            folder / "eval.npz",
-            data.EvalSet(image, label, 3 * np.arange(6), core_image=image.repeat(2, 1), **about),
-        )
-        data.write_train(folder / "train.npz", data.TrainSet(image, label, mirror=True, **about))
+        own = {"core_image": image.repeat(2, 1)}
+        evaluation = data.EvalSet(image, label, 3 * np.arange(6), **own, **about)
+        data.write_eval(folder / "eval.npz", evaluation)
+        training = data.TrainSet(image, label, mirror=True, **own, **about)
+        data.write_train(folder / "train.npz", training)
         listed = data.TrainSet(
             files, label, root=str(folder), file_shape=(1, 4, 4), mirror=False, **about
         )
@@ -113,8 +113,9 @@ def inconsistency(found: data.EvalSet | data.TrainSet) -> str | None:
             or min(index, default=0) < 0
         ):
             return f"the index {index}"
-        if len(found.for_core) != len(found.image) or found.for_core.dtype != np.uint8:
-            return "other images for the core network"
+    core = found.core_image
+    if core is not None and (core.dtype != np.uint8 or len(core) != len(found.image)):
+        return "other images for the core network"
     return None
 
 
