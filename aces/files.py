@@ -133,7 +133,10 @@ def read_npz(path: str | Path, *, what: str, remedy: str) -> dict[str, np.ndarra
     try:
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
+        if odd := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{odd[0]} is no array")
+        return arrays
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: {remedy}") from None
     except (Exception, MemoryError) as error:  # each kind of damage raises another exception

@@ -202,8 +202,14 @@ def kill_ray(folder: Path, rng: random.Random) -> bool:
                 driver.kill()
                 kinds.append("driver")
                 driver.wait()
-                gone, left = psutil.wait_procs(others, timeout=60)
-                print(f"ray: after its driver, {len(left)} processes of Ray are left", flush=True)
+                start = time.monotonic()
+                gone, left = psutil.wait_procs(others, timeout=PATIENCE)
+                seconds = time.monotonic() - start
+                print(
+                    f"ray: {seconds:.0f} s after its driver was killed, {len(left)} of its "
+                    f"{len(others)} processes are left",
+                    flush=True,
+                )
         done = driver.wait() == 0
     print(f"ray: kills of {', '.join(kinds)}", flush=True)
     return len(kinds) == 5 and digest(folder / "ray.npz") == digest(folder / "straight.npz")

@@ -53,6 +53,7 @@ NAME = "blocks.0.conv1.weight"
         (lambda tensor: tensor.to(torch.bool), r"holds integers \(bool\)"),
         (lambda tensor: tensor * float("nan"), "has values that are NaN or infinite"),
         (lambda tensor: tensor / 0, "has values that are NaN or infinite"),
+        (lambda tensor: tensor.double() * 1e300, "has values that are NaN or infinite in float32"),
         (lambda tensor: tensor.to_sparse(), "of layout torch.sparse_coo"),
         (lambda tensor: tensor.to("meta"), r"has no values \(device meta\)"),
         (lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8), "is quantized"),
@@ -65,7 +66,9 @@ def test_weights_that_are_none_are_refused_by_name(state, change, problem):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, torch.float16, torch.bfloat16, torch.float64]
+)
 def test_other_precisions_become_float32(state, dtype):
     converted = {
         name: tensor.to(dtype) if tensor.is_floating_point() else tensor

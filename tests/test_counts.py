@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -83,6 +84,12 @@ DAMAGE = {
     "another shape": lambda c: {"doubt": c.doubt[:, :, 1:]},
     "fewer images": lambda c: {"index": c.index[1:]},
     "two dimensions": lambda c: {"classes": c.classes[0]},
+    "a sum that overflows": lambda c: {
+        "score": more(c.score.astype(np.int64), (1, 0, [1, 2, 3, 4]), 2**62)
+    },
+    "an unsigned sum that overflows": lambda c: {
+        "doubt": more(c.doubt.astype(np.uint64), (1, 0, [1, 2]), 2**63)
+    },
     "no image": lambda c: {"classes": c.classes[:, :0]},
     "fewer draws than said": lambda c: {"settings": dataclasses.replace(c.settings, n0=8)},
 }
@@ -128,27 +135,33 @@ def test_looks_at_round_guess_are_refused(tmp_path):
     refused(tmp_path, dataclasses.replace(made(looks=False), looks=looks))
 
 
-SETTINGS_DAMAGE = {
-    "format": 2,
-    "sigma": float("nan"),
-    "tv": 0.5,
-    "n": -1,
-    "n0": 2**40,
-    "chunk": 0,
-    "seed": "zero",
-    "score": 3,
-    "n_predict": True,
-}
+SETTINGS_DAMAGE = [
+    ("format", 2),
+    ("sigma", float("nan")),
+    ("sigma", 10**400),
+    ("tv", 0.5),
+    ("n", -1),
+    ("n0", 2**40),
+    ("chunk", 0),
+    ("chunk", 10**400),
+    ("seed", "zero"),
+    ("score", 3),
+    ("n_predict", True),
+]
 
 
-@pytest.mark.parametrize("name", SETTINGS_DAMAGE)
-def test_settings_that_cannot_be_are_refused(tmp_path, name):
+@pytest.mark.parametrize(("name", "value"), SETTINGS_DAMAGE, ids=lambda it: str(it)[:12])
+def test_settings_that_cannot_be_are_refused(tmp_path, name, value):
     counts = made()
-    settings = dataclasses.replace(counts.settings, **{name: SETTINGS_DAMAGE[name]})
+    settings = dataclasses.replace(counts.settings, **{name: value})
     refused(tmp_path, dataclasses.replace(counts, settings=settings))
 
 
-@pytest.mark.parametrize("settings", ["no json", "[]", "3", '{"format": 3}', "{}"])
+@pytest.mark.parametrize(
+    "settings",
+    ["no json", "[]", "3", '{"format": 3}', "{}", "[" * 9999],
+    ids=lambda text: text[:9],
+)
 def test_settings_that_are_no_settings_are_refused(tmp_path, settings):
     rewritten(tmp_path, settings=np.array(settings))
 
@@ -166,6 +179,14 @@ def test_files_that_are_none_are_refused(tmp_path):
     for name in ("counts.npz", "absent.npz"):
         with pytest.raises(InputError, match="dvc repro"):
             read_counts(tmp_path / name)
+
+
+def test_a_file_that_holds_more_than_arrays_is_refused(tmp_path):
+    write_counts(tmp_path / "counts.npz", made())
+    with zipfile.ZipFile(tmp_path / "counts.npz", "a") as archive:
+        archive.writestr("guess", b"numpy reads this member before guess.npy, as bytes")
+    with pytest.raises(InputError, match="guess is no array"):
+        read_counts(tmp_path / "counts.npz")
 
 
 def refused(folder, counts: Counts) -> None:

@@ -16,7 +16,8 @@ from small_models import half_space_model
 
 torch.set_num_threads(1)
 
-DEFAULTS = {"n0": 50, "n": 200, "alpha": 0.001, "adaptive": False}
+# Another alpha than that of the library, which has defaults too.
+DEFAULTS = {"n0": 50, "n": 200, "alpha": 0.01, "adaptive": False}
 
 
 def desk(**changes) -> Desk:
@@ -103,9 +104,16 @@ def ask(endpoint: Endpoint, asked: Asked) -> tuple[int, dict]:
 def test_an_answer_has_all_that_it_depends_on(endpoint):
     status, answer = ask(endpoint, Asked(seed=3))
     (row,) = answer["predictions"]
-    assert status == 200 and row["seed"] == 3 and row["alpha"] == 0.001
+    assert status == 200 and row["seed"] == 3 and row["alpha"] == 0.01
     assert row["sigma"] == 0.25 and row["theta"] == 0.9 and row["invalid"] == 0
     assert row["rule"] == "confident" and row["precision"] == "float32"
+
+
+def test_a_parameter_that_is_null_has_its_default(endpoint):
+    status, answer = ask(endpoint, Asked(n0=None, n=None, alpha=None, theta=None, seed=None))
+    assert status == 200
+    (row,) = answer["predictions"]
+    assert (row["n0"], row["n"], row["alpha"], row["theta"]) == (50, 200, 0.01, 0.9)
 
 
 def test_work_ends_when_the_client_is_gone(endpoint):

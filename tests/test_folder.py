@@ -89,7 +89,17 @@ def test_a_role_never_leads_out_of_the_folder(folder, description, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "", "[1]", "a: &x [*x]", "- " * 5000 + "x", "!!python/object:os.system x", "2001-99-99"],
+    [
+        "{",
+        "",
+        "[1]",
+        "a: &x [*x]",
+        "- " * 5000 + "x",
+        "!!python/object:os.system x",
+        "2001-99-99",
+        "!!map [1]",
+    ]
+    + ["format: 0x" + "f" * 9999, "a: &a {b: 1}\nc: {<<: *a}"],
 )
 def test_what_is_no_description_is_one_line(folder, description, text):
     write(folder, text)
@@ -101,6 +111,14 @@ def test_what_is_no_description_is_one_line(folder, description, text):
 def test_bytes_that_are_no_text_are_one_line(folder, description):
     (folder / "aces.yaml").write_bytes(b"\xff\xfe\x00sigma: 1")
     with pytest.raises(InputError, match="not YAML"):
+        ACES.load(folder)
+
+
+def test_a_value_that_is_there_twice_is_refused(folder, description):
+    """PyYAML would take the second."""
+    with (folder / "aces.yaml").open("a") as file:
+        file.write("sigma: 9.0\n")
+    with pytest.raises(InputError, match="the key 'sigma' is there twice"):
         ACES.load(folder)
 
 

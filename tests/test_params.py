@@ -150,6 +150,12 @@ def test_a_renamed_key_says_its_new_name(tmp_path, tree):
     assert "it is called score now" in complaint(tmp_path, tree)
 
 
+# Nine lists of ten references to the one before: a billion values.
+REPEATED = "a0: &a0 [x]\n" + "".join(
+    f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(9)
+)
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
@@ -166,6 +172,11 @@ def test_a_renamed_key_says_its_new_name(tmp_path, tree):
         ("sigma: 5.0e-324", "sigma=5e-324: expected a number of at least 1e-06"),
         ("combine: {alpha: 5.0e-324}\nsample: {n: 500}", "set sample.n to at least 1076"),
         ("x: " + "[" * 5000, "not YAML"),
+        ("sigma: !!map [1]", "not YAML"),
+        ("sigma: !!bool perhaps", "not YAML"),
+        ("seed: 0x" + "f" * 9999, "a number of 39,996 bits"),
+        ("a: &a {b: 1}\nc: {<<: *a}", "line 2: `<<` is not supported"),
+        (REPEATED, "more than 1,000,000 values"),
     ],
 )
 def test_odd_files_are_refused_in_one_line(text, said):

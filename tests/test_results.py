@@ -168,6 +168,7 @@ CALIBRATIONS = {
     "losses are words": {"losses": ["a", "b"]},
     "shown is a number": {"shown": 1},
     "an object": {"loss": {}},
+    "a list for a number": {"images": [1, 2]},
 }
 
 

@@ -165,8 +165,13 @@ def test_a_forged_record_is_drawn_again(tmp_path, started, kind):
     assert len(started) == 1
 
 
+LARGE = '{"probe": [1%s]}' % (400 * "0")  # larger than any float
+
+
 @pytest.mark.parametrize(
-    "text", ["[]", "{", "7", '{"probe": "x"}', '{"probe": [1, [2]]}', '{"probe": null}', "\x00"]
+    "text",
+    ["[]", "{", "7", '{"probe": "x"}', '{"probe": [1, [2]]}', '{"probe": null}', "\x00", LARGE],
+    ids=lambda text: text[:15],
 )
 def test_a_forged_description_is_written_again(tmp_path, text):
     expected = written(tmp_path, draw(tmp_path / "scratch"))

@@ -244,6 +244,21 @@ def test_aces_scratch_lists_what_nobody_can_describe(project, capsys, text):
     assert main(["scratch", "--remove", folder.name]) == 0
 
 
+@pytest.mark.parametrize("sigma", ["0.25", 10**400, None, -1.0], ids=lambda it: f"{it}"[:9])
+def test_aces_scratch_lists_what_has_a_damaged_sigma(project, capsys, sigma):
+    (about,) = (project / "sampling").glob("*/about.json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"sigma": sigma}))
+    assert main(["scratch"]) == 0 and "2 entries" in capsys.readouterr().out
+    assert all(entry["about"] is None for entry in listed(capsys))
+
+
+def test_aces_scratch_lists_what_has_a_forged_record(project, capsys):
+    (folder,) = (project / "sampling").iterdir()
+    with (folder / "units.log").open("ab") as log:
+        log.write(shards._line("none", np.zeros((1, 1)), folder.name))
+    assert main(["scratch"]) == 0 and "2 entries" in capsys.readouterr().out
+
+
 def test_aces_scratch_removes_by_name_and_all(project, capsys):
     (name,) = (entry["name"] for entry in listed(capsys) if entry["kind"] == "sampling")
     assert main(["scratch", "--remove", name[:6]]) == 0 and "removed 1" in capsys.readouterr().out

@@ -102,16 +102,20 @@ def _about(path: Path) -> dict | None:
         about = json.loads((path / "about.json").read_text())
         whole = all(type(about[name]) is int for name in ("images", "n0", "n", "n_predict", "seed"))
         words = all(type(about[name]) is str for name in ("precision", "backend", "model"))
-        return about if whole and words and float(about["sigma"]) > 0 else None
+        sigma = about["sigma"]
+        return about if whole and words and type(sigma) is float and sigma > 0 else None
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
-def _drawn(path: Path) -> int:
+def _drawn(path: Path) -> int | None:
     from aces.sampling.shards import read_keys
     from aces.sampling.units import draws_of
 
-    return sum(map(draws_of, read_keys(path)))
+    try:
+        return sum(map(draws_of, read_keys(path)))
+    except ValueError:  # a record that is no unit of draws, though its checksum is right
+        return None
 
 
 def _chosen(root: Path, name: str) -> list[Entry]:

@@ -20,6 +20,7 @@ from aces.files import make_folder, write_text
 from aces.grid import is_on_grid
 from aces.networks import fingerprint, load_model, read_metadata, save_model
 from aces.networks.quantized import QuantizedNetwork, load_quantized
+from aces.yaml_text import parse_yaml
 
 FORMAT = 2
 READABLE = (1, 2)  # format 1 knew neither rule, noise nor precision
@@ -108,16 +109,15 @@ def _read_yaml(path: Path) -> Any:
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_CHARACTERS + 1)
         if len(text) > MOST_CHARACTERS:
-            raise InputError(f"{path} is longer than any description of a model: save it again")
-        return yaml.safe_load(text)
+            raise InputError("longer than any description of a model")
+        return parse_yaml(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}: save the model again") from None
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{path.parent} has no {DESCRIPTION}: expected a folder that ACES.save wrote"
         ) from None
-    # PyYAML raises ValueError for impossible dates, RecursionError for deep nesting.
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not YAML ({one_line(error)}): save the model again") from None
 
 

@@ -95,12 +95,8 @@ def check_size(size: int) -> None:
 def make_request(
     images: np.ndarray, given: Mapping[str, Any], *, model: ACES, defaults: Mapping[str, Any]
 ) -> Request:
-    """A request from images and parameters; those that are not given have their defaults."""
-    options = {
-        name: value
-        for name, value in {**defaults, **_parameters(given)}.items()
-        if value is not None
-    }
+    """A request from images and parameters; those not given, or given as null, have their defaults."""
+    options = _given(defaults) | _given(_parameters(given))
     if images.dtype != np.uint8 and model.shape is not None and images.shape[1:] != model.shape:
         raise InputError(
             f"inputs of shape {images.shape}: this model takes (N, C, H, W) = (N, "
@@ -113,6 +109,10 @@ def make_request(
             f"most {MOST_DRAWS:,}; send fewer images, or ask for fewer draws"
         )
     return request
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -180,11 +180,12 @@ def checked_tensors(state: Mapping[str, Tensor], path: Path) -> dict[str, Tensor
         problem = _problem(tensor)
         if problem is None and total > MOST_EXPANSION * size:
             problem = f"has {tensor.numel():,} values, more than a file of {size:,} bytes holds"
-        if problem is None and tensor.is_floating_point() and not tensor.isfinite().all():
-            problem = "has values that are NaN or infinite"
+        if problem is None:
+            found[name] = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
+            if not found[name].isfinite().all():  # also float64 beyond the range of float32
+                problem = "has values that are NaN or infinite in float32"
         if problem is not None:
             raise _no_weight(path, name, problem)
-        found[name] = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
     return found
 
 

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from aces.errors import InputError, one_line
 from aces.params.file import Params
+from aces.yaml_text import parse_yaml
 
 MOST_BYTES = 1_000_000
-DEEPEST = 20
-MOST_VALUES = 100_000
 RENAMED = {"mechanism": "score"}  # old key -> what it is called now
 
 
@@ -33,13 +31,7 @@ def load(path: str | Path = "params.yaml") -> Params:
 
 def parse(text: str) -> Params:
     """Validate the text of a parameter file."""
-    try:
-        tree = yaml.load(text, Loader=_Loader)
-    except InputError:
-        raise
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        raise InputError(f"not YAML: {' '.join(str(error).split())[:200]}") from None
-    _check_size(tree)
+    tree = parse_yaml(text)
     try:
         return Params.model_validate({} if tree is None else tree)
     except ValidationError as error:
@@ -64,36 +56,6 @@ def _read(path: Path) -> str:
         raise InputError("it is not UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"it cannot be read ({error.strerror})") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key that is there twice: PyYAML would silently drop the first of the two."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        seen = set()
-        for key, _ in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if name is not None and name in seen:
-                raise InputError(
-                    f"line {key.start_mark.line + 1}: the key {name!r} is there twice: remove one"
-                )
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
-def _check_size(tree: object) -> None:
-    """Refuse what is nested too deeply, or grows without end through YAML's references."""
-    waiting, seen = [(tree, 0)], 0
-    while waiting:
-        node, depth = waiting.pop()
-        seen += 1
-        if depth > DEEPEST:
-            raise InputError(f"nested more than {DEEPEST} levels deep: expected sections of keys")
-        if seen > MOST_VALUES:
-            raise InputError(f"more than {MOST_VALUES:,} values: expected a parameter file")
-        children = node.values() if isinstance(node, dict) else node
-        if isinstance(children, (list, type({}.values()))):
-            waiting += [(child, depth + 1) for child in children]
 
 
 def _leaves(prefix: str, node: object) -> Iterator[tuple[str, object]]:

@@ -28,6 +28,7 @@ MADE = (paths.OUTCOMES, paths.CURVE, paths.COMPARISON, paths.SUMMARY, paths.METR
 SHOWN = (paths.CURVE, paths.COMPARISON, paths.SUMMARY, paths.CALIBRATION)  # what `read` reads
 # What is raised by files that are damaged, or that belong to something else.
 DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError)
+SINGLE = ("theta", "loss", "confidence", "images")  # numbers of a calibration that are put in words
 CLOSE = 1e-9  # a number in text may lose its last digits
 
 Find = Callable[[str], Path | None]  # where a file of a run lies; None if the run has none
@@ -202,7 +203,7 @@ def _checked_calibration(content: dict[str, Any]) -> dict[str, Any]:
     content = {name: value for name, value in content.items() if value is not None}
     lengths = set()
     for name, value in content.items():
-        if isinstance(value, list):
+        if isinstance(value, list) and name not in SINGLE:
             _require_numbers(value)
             lengths.add(len(value))
         elif name != "shown":

@@ -20,6 +20,8 @@ from aces.files import read_npz, write_npz
 from aces.grid import BINS
 
 FORMAT = 4
+MOST = 2**31 - 1  # draws of one image in a round: counts are stored with 32 bits
+LARGEST = float(np.finfo(float).max)
 
 
 class Round(IntEnum):
@@ -223,7 +225,7 @@ def _settings_of(arrays: dict[str, np.ndarray]) -> Settings:
     try:
         found = json.loads(str(arrays.pop("settings")[()]))
         number = found["format"]
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
         raise InputError("its settings cannot be read") from None
     _need(number == FORMAT, f"it has format {number}, expected {FORMAT}: it is of another version")
     kinds = {each.name: type(each.default) for each in fields(Settings)} | _REQUIRED
@@ -235,18 +237,20 @@ def _settings_of(arrays: dict[str, np.ndarray]) -> Settings:
             f"settings.{name}={found[name]!r}",
         )
     settings = Settings(**found)
-    _need(bool(np.isfinite(settings.sigma)) and settings.sigma > 0, f"sigma={settings.sigma}")
+    _need(0 < settings.sigma <= LARGEST, f"sigma={settings.sigma}")
     _need(0 <= settings.tv < 0.5, f"tv={settings.tv} not in [0, 0.5)")
     for name in ("n0", "n", "n_predict"):
-        _need(0 <= getattr(settings, name) < 2**31, f"{name}={getattr(settings, name)}")
-    _need(settings.chunk > 0, f"chunk={settings.chunk}")
+        _need(0 <= getattr(settings, name) <= MOST, f"{name}={getattr(settings, name)}")
+    _need(0 < settings.chunk <= MOST, f"chunk={settings.chunk}")
     return settings
 
 
 def _check_whole(name: str, array: np.ndarray, *, shape: tuple, lowest: int = 0) -> None:
-    _need(array.dtype.kind in "iu", f"{name} holds {array.dtype} numbers, expected whole ones")
+    _need(array.dtype.kind == "i", f"{name} holds {array.dtype} numbers, expected whole ones")
     _need(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}")
     _need(int(array.min()) >= lowest, f"{name} has a number below {lowest}")
+    # Larger ones could have the right sum after 64 bits overflow.
+    _need(name == "index" or int(array.max()) <= MOST, f"{name} has a number above {MOST}")
 
 
 def _check_histograms(
@@ -286,7 +290,7 @@ def _check_looks(counts: Counts, round_: Round, looks: Looks) -> None:
         bool((np.diff(looks.draws) > 0).all()) and looks.draws[-1] == n,
         f"{where}: draws={looks.draws.tolist()}, expected growing numbers up to {n}",
     )
-    _need(looks.spend.dtype.kind == "f" and looks.spend.shape == (steps,), f"{where}: spend")
+    _need(looks.spend.dtype == np.float64 and looks.spend.shape == (steps,), f"{where}: spend")
     _need(
         bool((looks.spend > 0).all()) and float(looks.spend.sum()) <= 1 + 1e-9,
         f"{where}: spend={looks.spend.tolist()}, expected numbers above 0 whose sum is at most 1",
@@ -334,7 +338,7 @@ def _narrow(name: str, array: np.ndarray) -> np.ndarray:
     """Counts as int32, everything else with 64 bits: the same counts have the same bytes."""
     array = np.asarray(array)
     if name in _COUNTED:
-        assert array.size == 0 or array.max() < 2**31, f"{name} does not fit into int32"
+        assert array.size == 0 or array.max() <= MOST, f"{name} does not fit into int32"
         return array.astype(np.int32)
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 

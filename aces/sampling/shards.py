@@ -193,7 +193,7 @@ def _known_probe(path: Path, about: dict) -> list[float] | None:
         found = json.loads(path.read_text())
         known = [float(value) for value in found.pop("probe")]
         return known if found == json.loads(json.dumps(about)) else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except Exception:  # each kind of damage raises another one
         return None
 
 

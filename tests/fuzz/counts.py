@@ -54,7 +54,7 @@ def _damage(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
         arrays[name] = _other_settings(str(arrays[name][()]), rng)
         return
     array = np.array(arrays[name])
-    kind = rng.randrange(9)
+    kind = rng.randrange(10)
     if kind <= 2 and array.size and array.dtype.kind in "iuf":
         place = np.unravel_index(rng.randrange(array.size), array.shape)
         array[place] += rng.choice((-1, 1, 10, -1000))
@@ -72,6 +72,9 @@ def _damage(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
     elif kind == 7:
         arrays[rng.choice(("extra", "looks_bound_extra", "looks_guess_draws"))] = array
         return
+    elif kind == 8 and array.size > 3 and array.dtype.kind == "i":  # the same sum in 64 bits
+        array = array.astype(rng.choice(("int64", "uint64")))
+        array.reshape(-1)[rng.randrange(array.size - 3) :][:4] += np.array(2**62, array.dtype)
     else:
         array = array.reshape(-1) if rng.random() < 0.5 else np.full_like(array, 7)
     arrays[name] = array
@@ -113,16 +116,16 @@ def inconsistency(counts: Counts) -> str | None:
             expected = settings.draws_of(round_)
             if made is not None:
                 expected = int(made.draws[made.made[i] - 1])
-            valid = int(counts.classes[round_, i].sum())
+            valid = sum(counts.classes[round_, i].tolist())
             if valid + int(counts.invalid[round_, i]) != expected:
                 return f"the draws of image {i} in round {round_}"
             of_guess = 0 if round_ == Round.GUESS else counts.classes[round_, i, counts.guess[i]]
             for name in ("score", "doubt"):
                 every = getattr(counts, name)[round_, i]
                 joint = getattr(counts, f"joint_{name}")[round_, i]
-                if every.min() < 0 or joint.min() < 0 or every.sum() != valid:
+                if every.min() < 0 or joint.min() < 0 or sum(every.tolist()) != valid:
                     return f"the {name} of image {i} in round {round_}"
-                if joint.sum() != of_guess or (joint > every).any():
+                if sum(joint.tolist()) != of_guess or (joint > every).any():
                     return f"the joint {name} of image {i} in round {round_}"
     if not (settings.sigma > 0 and np.isfinite(settings.sigma)):
         return "sigma"

@@ -74,5 +74,5 @@ class Requests:
 
 
 def _odd(rng: random.Random) -> object:
-    odd = (*ODD_NUMBERS, *ODD_TEXTS, None, True, [], {}, [[]], "100", "0.01", 20, 0.01, 0.5)
-    return rng.choice(odd)
+    odd = (*ODD_NUMBERS, *ODD_TEXTS, True, [], {}, [[]], "100", "0.01", 20, 0.01, 0.5)
+    return None if rng.random() < 0.1 else rng.choice(odd)

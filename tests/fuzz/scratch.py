@@ -115,7 +115,7 @@ class Scratch:
             content = {}
         if not isinstance(content, dict):
             content = {}
-        odd = (None, [], "text", [1, "a"], {}, 5, [[1]], [1e308] * 3)
+        odd = (None, [], "text", [1, "a"], {}, 5, [[1]], [1e308] * 3, [10**400])
         content[rng.choice(("probe", "probe", "sigma"))] = rng.choice(odd)
         about.write_text(json.dumps(content))
 
