@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 
 import psutil
@@ -28,25 +27,37 @@ def end_with_dvc() -> None:
     """
     signal.signal(signal.SIGTERM, _interrupt)
     dvc = find_dvc()
-    if dvc is not None:
-        threading.Thread(target=_watch, args=(dvc,), name="watch dvc", daemon=True).start()
+    if dvc is None:
+        return
+    if _session_of(dvc) != os.getsid(0):
+        # dvc starts a stage in its own session. Another one means that dvc ended while this
+        # process still loaded its libraries, and that init has adopted it.
+        warn("dvc, which started this stage, is gone: the stage ends too")
+        raise KeyboardInterrupt
+    threading.Thread(target=_watch, args=(dvc,), name="watch dvc", daemon=True).start()
 
 
 def find_dvc() -> psutil.Process | None:
-    """The nearest dvc among the processes above this one."""
+    """The process that runs dvc for this stage, whatever its name: the nearest above without the
+    variable that dvc sets for what it starts. None where that is not set.
+    """
+    stage = os.environ.get("DVC_STAGE")
+    above = psutil.Process().parents() if stage else []
+    return next((process for process in above if _stage_of(process) != stage), None)
+
+
+def _stage_of(process: psutil.Process) -> str | None:
     try:
-        return next(filter(_is_dvc, psutil.Process().parents()), None)
-    except psutil.Error:
+        return process.environ().get("DVC_STAGE")
+    except psutil.Error:  # it is another user's, or gone
         return None
 
 
-def _is_dvc(process: psutil.Process) -> bool:
-    """Whether a process is `dvc ...`, `python .../dvc ...` or `python -m dvc ...`."""
+def _session_of(process: psutil.Process) -> int | None:
     try:
-        words = process.cmdline()[:3]
-    except psutil.Error:
-        return False
-    return any(Path(word).name == "dvc" for word in words[:2]) or words[1:3] == ["-m", "dvc"]
+        return os.getsid(process.pid)
+    except OSError:  # it is gone
+        return None
 
 
 def _watch(dvc: psutil.Process) -> None:
