@@ -158,6 +158,13 @@ class Early(Bottleneck):
         super().__init__(*arguments, early=True)
 
 
+class Plain(Basic):
+    """No shortcut (IntelLabs/distiller, plain_cifar.py)."""
+
+    def forward(self, x):
+        return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
+
+
 class Pruned(Basic):
     """A block that lost some of its inner channels."""
 
@@ -269,6 +276,7 @@ VARIANTS = {
     "cifar_resnet20-a-end": lambda: ResNet(Basic, (3, 3, 3), 16, padded(end=True, mean=False)),
     "residual-mean": lambda: ResNet(Basic, (3, 3, 3), 16, padded(end=False, mean=True)),
     "residual-end-mean": lambda: ResNet(Basic, (3, 3, 3), 16, padded(end=True, mean=True)),
+    "residual-plain": lambda: ResNet(Plain, (3, 3, 3), 16, padded(end=False, mean=False)),
     "cifar_resnet18-w8": lambda: ResNet(Basic, (2, 2, 2, 2), 8),
     "residual-pool": lambda: ResNet(Basic, (2, 2, 2, 2), 8, pool=True),
     "residual": lambda: ResNet(Before, (2, 2, 2), 8),

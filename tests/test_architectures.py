@@ -1,6 +1,7 @@
 """Architectures by name: CIFAR ResNets of any depth, a function of one's own."""
 
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,11 @@ WRAPPERS = {
         "state_dict": {f"model.net.{k}": v for k, v in state.items()},
         "pytorch-lightning_version": "2.0",
     },
+    "lightning with a loss and a metric": lambda state: {
+        "state_dict": {f"model.{k}": v for k, v in state.items()}
+        | {"criterion.weight": torch.ones(10), "val_accuracy.confmat": torch.zeros(10, 10)},
+        "pytorch-lightning_version": "2.0",
+    },
     "compiled": lambda state: {"model": {f"_orig_mod.module.{k}": v for k, v in state.items()}},
     "an arch of its own": lambda state: {"arch": "resnet_cifar", "epoch": 3, "state_dict": state},
     "under a name nobody knows": lambda state: {"epoch": 3, "my_weights": state},
@@ -135,6 +141,29 @@ def test_any_depth_in_any_wrapper_is_found(depth, padded, wrapper):
     mine = found.module.network.state_dict()
     weights = [name for name in state if not name.endswith("num_batches_tracked")]
     assert all(torch.equal(mine[name], state[name]) for name in weights)
+
+
+def test_hyperparameters_of_lightning_are_not_needed():
+    """Its files hold them in a class of its own, which need not be installed."""
+    names = ["lightning_fabric", "lightning_fabric.utilities", "lightning_fabric.utilities.data"]
+    state = {f"net.{k}": v for k, v in published.state_dict(published.cifar_resnet(20)).items()}
+    with pytest.MonkeyPatch.context() as installed:
+        for name in names:
+            installed.setitem(sys.modules, name, types.ModuleType(name))
+        kind = type("AttributeDict", (dict,), {"__module__": names[-1]})
+        installed.setattr(sys.modules[names[-1]], "AttributeDict", kind, raising=False)
+        hyper = kind(lr=0.1, net="resnet20")
+        torch.save({"state_dict": state, "hyper_parameters": hyper}, "a.ckpt")
+    assert networks.import_checkpoint("a.ckpt", dataset="cifar10").arch == "cifar_resnet20"
+
+
+def test_quantised_networks_are_refused_in_a_line_that_says_so():
+    """distiller's networks after quantisation: whole numbers, with scales beside them."""
+    state = published.state_dict(published.cifar_resnet(20))
+    state |= {"conv1.weight_zero_point": torch.zeros(1), "conv1.weight_scale": torch.ones(1)}
+    torch.save({"arch": "resnet20_cifar", "state_dict": state}, "a.pth")
+    with pytest.raises(InputError, match="holds a quantised network: take the file from before"):
+        networks.import_checkpoint("a.pth", dataset="cifar10")
 
 
 def test_shortcuts_by_another_name_and_in_safetensors():

@@ -273,6 +273,17 @@ def test_a_class_that_is_never_trained(photos):
     fails("class 'square' without training images", photos)
 
 
+def test_a_class_that_is_never_tested_is_said(photos, capsys):
+    (photos / "test" / "square").rename(photos.parent / "square")
+    prepared = prepare(photos)
+    assert prepared.evaluation.classes == CLASSES
+    said = capsys.readouterr().err
+    assert "1 of 5 classes have training images and no test images ('square')" in said
+    (photos.parent / "square").rename(photos / "test" / "square")
+    prepare(photos)
+    assert "no test images" not in capsys.readouterr().err
+
+
 def test_a_class_of_one_image_cannot_be_split(tmp_path):
     fill(tmp_path / "tree", classes=["cat", "dog"])
     fill(tmp_path / "tree", images=1, classes=["owl"])

@@ -111,6 +111,28 @@ def test_dncnn_is_its_definition(channels, depth, prefix, norm, biases):
     assert networks.fingerprint(again) == networks.fingerprint(denoiser)
 
 
+def test_ircnn_is_its_definition():
+    """cszn/KAIR: seven dilated convolutions; 25 networks in a file, for as many noise levels."""
+    layers: list[nn.Module] = []
+    for place, reach in enumerate((1, 2, 3, 4, 3, 2, 1)):
+        before, after = 3 if place == 0 else 6, 3 if place == 6 else 6
+        layers.append(nn.Conv2d(before, after, 3, padding=reach, dilation=reach))
+        layers += [nn.ReLU()] if place < 6 else []
+    network = nn.Sequential(*layers)
+    state = {f"model.{name}": tensor for name, tensor in network.state_dict().items()}
+    torch.save({str(level): state for level in range(25)}, "all.pth")
+    with pytest.raises(InputError, match=r"holds 25 networks \(0, 1, 2, 3, 4\): save the one"):
+        networks.load_denoiser("all.pth")
+    torch.save(torch.load("all.pth")["0"], "one.pth")
+    denoiser = networks.load_denoiser("one.pth", channels=3)
+    z = torch.randn(2, 3, 12, 9)
+    with torch.inference_mode():
+        torch.testing.assert_close(denoiser(z, torch.tensor(0.1)), z - network(z))
+    networks.save_denoiser("d.safetensors", denoiser)
+    again = networks.load_denoiser("d.safetensors")
+    assert torch.equal(again(z, torch.tensor(0.1)), denoiser(z, torch.tensor(0.1)))
+
+
 def test_a_denoiser_of_grey_images_denoises_each_channel_of_colour_images(classifier):
     """As if each channel were an image of its own; and the same from its own file."""
     state = ffdnet_state(1, 4, 3)

@@ -1,8 +1,10 @@
 """`aces import`: the normalisation of a checkpoint is found, by rule and by evidence, and said."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -172,6 +174,38 @@ def test_import_converts_and_says_what_it_found(centred_state, digits, capsys):
     module = networks.load_model("new/tiny.safetensors")
     assert module.normalize.std.item() == 1.0
     assert networks.read_metadata("new/tiny.safetensors")["format"] == "Cohen et al."
+
+
+def test_networks_that_the_images_cannot_tell_apart_are_named(capsys):
+    """Both shortcuts without parameters: here equally accurate, and a third network at chance."""
+    correct = np.arange(100) < 90
+    trials = [
+        evidence.Trial("cifar_resnet20-a", "full", (0.5,), (0.25,), correct),
+        evidence.Trial("residual-mean", "half", (0.5,), (0.5,), np.roll(correct, 1)),
+        evidence.Trial("residual-mean", "none", (0.0,), (1.0,), correct[:25] & False, False),
+        evidence.Trial("residual-plain", "full", (0.5,), (0.25,), correct[:25] & False, False),
+        evidence.Trial("residual-plain", "half", (0.5,), (0.5,), correct[:25] & False, False),
+    ]
+    found = networks.Imported(
+        module=networks.build("tiny", num_classes=10, mean=[0.5], std=[0.25]),
+        format="state dict",
+        arch="cifar_resnet20-a",
+        num_classes=10,
+        normalization="full",
+        mean=(0.5,),
+        std=(0.25,),
+        sigma=None,
+        notes=[],
+        checked=True,
+        trials=trials,
+    )
+    (remark,) = import_._rivals(found)
+    assert "residual-mean has them too and is as accurate on these images (90.0%)" in remark
+    import_._show_trials(found)
+    shown = capsys.readouterr().out
+    assert "> " in shown and shown.count("residual-plain") == 1 and "2 others were no b" in shown
+    clear = dataclasses.replace(found, trials=[trials[0], trials[1]._replace(correct=~correct)])
+    assert import_._rivals(clear) == []
 
 
 def test_import_speaks_json(centred_state, digits, capsys):

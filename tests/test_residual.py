@@ -87,6 +87,23 @@ def test_images_decide_what_the_tensors_do_not_tell(arch):
     assert (found.arch, found.normalization, found.accuracy) == (arch, "full", 1.0)
 
 
+@pytest.mark.parametrize("norms", [True, False])
+def test_without_images_a_plain_network_is_known_by_its_name(norms):
+    """distiller's plain20_cifar and plain20_cifar_nobn have the tensors of a ResNet-20."""
+    reference = trained(VARIANTS["residual-plain"]())
+    if not norms:
+        for name, module in list(reference.named_modules()):
+            if isinstance(module, nn.BatchNorm2d):
+                parent, _, last = name.rpartition(".")
+                setattr(reference.get_submodule(parent), last, nn.Identity())
+    state = {f"module.{key}": tensor for key, tensor in reference.state_dict().items()}
+    path = save({"arch": "plain20_cifar", "state_dict": state, "compression_sched": {}})
+    found = networks.import_checkpoint(path, dataset="cifar10", normalization="none")
+    assert found.arch == "residual-plain"
+    x = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(logits(found.module, x), logits(reference, x))
+
+
 def test_layers_that_distiller_removed_are_left_out():
     """Their weights are zero, and its networks skip them: batch norm would add its bias."""
     reference = trained(ResNet(Basic, (2, 2, 2), 16))

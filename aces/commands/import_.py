@@ -199,7 +199,10 @@ def _default_out(name: str, fingerprint: str) -> Path:
 
 
 def _show_trials(found: "Imported") -> None:
-    """The evidence as a table, the most accurate candidate first; an arrow marks what was taken."""
+    """The evidence as a table, the most accurate candidate first; an arrow marks what was taken.
+
+    Of a network that was hopeless with every normalisation one row is enough.
+    """
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -209,28 +212,32 @@ def _show_trials(found: "Imported") -> None:
         return
     several = len({trial.arch for trial in found.trials}) > 1
     ranked = sorted(found.trials, key=lambda trial: (not trial.complete, -trial.accuracy))
+    best = {trial.arch: trial.kind for trial in reversed(ranked)}
+    shown = [
+        trial for trial in ranked if trial.complete or not several or trial.kind == best[trial.arch]
+    ]
     title = f"accuracy, one copy of each image at sigma {found.sigma or 0:g}"
     table = Table(title=title, box=SIMPLE, padding=(0, 1))
-    for column in ("", *(["network"] if several else []), "normalisation", "mean", "std"):
+    for column in ("", *(["network"] if several else []), "normalisation"):
         table.add_column(column, no_wrap=True)
     for column in ("accuracy", "images", "p"):
         table.add_column(column, justify="right", no_wrap=True)
-    for trial in ranked:
+    for trial in shown:
         taken = (trial.arch, trial.kind) == (found.arch, found.normalization)
         p = p_value(ranked[0].correct, trial.correct) if trial.complete else None
         table.add_row(
             ">" if taken else "",
-            *([trial.arch.removeprefix("cifar_")] if several else []),
+            *([trial.arch] if several else []),
             trial.kind,
-            _numbers(trial.mean),
-            _numbers(trial.std),
             f"{trial.accuracy:.1%}",
             str(len(trial.correct)),
             "" if trial is ranked[0] or p is None else f"{p:.1g}",
             style="bold" if taken else None,
         )
     console.print(table)
-    say("p: of a paired test against the first row; few images: clearly worse on these")
+    left = len(found.trials) - len(shown)
+    others = f"; {left} others were no better on these few" if left else ""
+    say(f"p: of a paired test against the first row; few images: clearly worse on these{others}")
 
 
 def _numbers(values: tuple[float, ...]) -> str:
@@ -243,7 +250,10 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 def _remarks(found: "Imported", findings: dict, evaluation: "EvalSet | None") -> list[str]:
     """What a person should know besides what was found."""
-    remarks = []
+    remarks = [
+        f"pixels become (x - {_numbers(found.mean)}) / {_numbers(found.std)}",
+        *_rivals(found),
+    ]
     if findings["accuracy"] is not None and evaluation is not None:
         count = len(evaluation.label)
         remarks.append(f"accuracy on all {count} images, without noise: {findings['accuracy']:.1%}")
@@ -261,6 +271,24 @@ def _remarks(found: "Imported", findings: dict, evaluation: "EvalSet | None") ->
     roles = "select.checkpoint" if selects else "core.checkpoint or certify.checkpoint"
     remarks.append(_written(findings["out"], f"{roles} in params.yaml, with arch {found.arch}"))
     return remarks
+
+
+def _rivals(found: "Imported") -> list[str]:
+    """The network with the same tensors that these images cannot tell from the one taken."""
+    from aces.networks.evidence import LEVEL, p_value
+
+    taken = (found.arch, found.normalization)
+    own = next((trial for trial in found.trials if (trial.arch, trial.kind) == taken), None)
+    for trial in sorted(found.trials, key=lambda trial: -trial.accuracy):
+        if own is None or not trial.complete or trial.arch == found.arch:
+            continue
+        if p_value(own.correct, trial.correct) >= LEVEL:
+            return [
+                f"{found.arch} is the usual network with these tensors; {trial.arch} has them too "
+                f"and is as accurate on these images ({trial.accuracy:.1%}): --arch {trial.arch} "
+                "takes it"
+            ]
+    return []
 
 
 def _written(out: str, roles: str) -> str:

@@ -77,6 +77,19 @@ def _check_same_kind(splits: Splits, name: str) -> None:
         )
 
 
+def warn_of_untested(splits: Splits) -> None:
+    """Warn of classes that are trained and have no test image."""
+    trained, tested = (set(np.unique(part.label).tolist()) for part in (splits.train, splits.test))
+    missing = [splits.classes[number] for number in sorted(trained - tested)]
+    if missing:
+        named = f"{', '.join(map(repr, missing[:3]))}{', ...' * (len(missing) > 3)}"
+        warn(
+            f"warning: {len(missing)} of {len(splits.classes)} classes have training images and no "
+            f"test images ({named}): nothing in the results is about them; add test images, or "
+            "remove the classes"
+        )
+
+
 def warn_of_duplicates(splits: Splits) -> int:
     """Warn of test images that are training images, byte by byte; how many there are."""
     pairs = list(_duplicates(splits))

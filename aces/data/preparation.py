@@ -10,7 +10,7 @@ import numpy as np
 from aces import params
 from aces.console import warn
 from aces.data import places
-from aces.data.checks import check_splits, warn_of_duplicates
+from aces.data.checks import check_splits, warn_of_duplicates, warn_of_untested
 from aces.data.layout import Layout, find_layout, measure
 from aces.data.reading import Rows, read_rows
 from aces.data.sets import EvalSet, Prepared, Shape, TrainSet
@@ -32,6 +32,7 @@ def assemble(
     layout, splits = find_layout(splits, dataset)
     check_splits(splits, dataset)  # again, without the files that were left out
     if not splits.benchmark:
+        warn_of_untested(splits)
         warn_of_duplicates(splits)
     training = _training(splits, layout, dataset, core_size)
     evaluated, calibrated = choose(len(splits.test), dataset.stride, calibration)

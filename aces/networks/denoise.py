@@ -11,7 +11,7 @@ pixels. Known by name:
 | name                      | denoiser                                                        |
 |---------------------------|-----------------------------------------------------------------|
 | `ffdnet`                  | FFDNet (Zhang et al., 2018), which is told sigma                |
-| `dncnn`                   | DnCNN (Zhang et al., 2017), for the noise it was trained with   |
+| `dncnn`                   | DnCNN or IRCNN (Zhang et al., 2017), for the noise of training  |
 | `small-denoiser`          | a few convolutions at half resolution: minutes on two cores     |
 | `package.module:function` | your own: `function(channels)` returns the module               |
 
@@ -58,17 +58,26 @@ class DnCNN(nn.Module):
 
     biases: of the first convolution, those between, and the last. Published networks with a bias in
     the first one have the batch norm of their authors, which adds 1e-4 to the variance; the others
-    have torch's.
+    have torch's. dilated: the convolutions reach 1, 2, 3, ... pixels, and then less again, as in
+    IRCNN (Zhang et al., 2017).
     """
 
     def __init__(
-        self, channels: int, *, width: int, depth: int, norm: bool, biases: Sequence[bool]
+        self,
+        channels: int,
+        *,
+        width: int,
+        depth: int,
+        norm: bool,
+        biases: Sequence[bool],
+        dilated: bool = False,
     ):
         super().__init__()
         first, middle, last = biases
         layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=first), nn.ReLU()]
-        for _ in range(depth - 2):
-            layers.append(nn.Conv2d(width, width, 3, padding=1, bias=middle))
+        for place in range(1, depth - 1):
+            reach = 1 + min(place, depth - 1 - place) if dilated else 1
+            layers.append(nn.Conv2d(width, width, 3, padding=reach, dilation=reach, bias=middle))
             layers += [nn.BatchNorm2d(width, eps=1e-4 if first else 1e-5)] if norm else []
             layers.append(nn.ReLU())
         layers.append(nn.Conv2d(width, channels, 3, padding=1, bias=last))
@@ -209,8 +218,9 @@ def _known(arch: str, channels: int, options: Mapping[str, Any]) -> nn.Module:
         raise InputError(f"denoiser {arch}: no network of width and depth {sizes}")
     if arch == DNCNN:
         first, middle, last = (bool(each) for each in options["biases"])
-        norm = bool(options["norm"])
-        return DnCNN(channels, norm=norm, biases=(first, middle, last), **sizes)
+        norm, dilated = (bool(options.get(name)) for name in ("norm", "dilated"))
+        biases = (first, middle, last)
+        return DnCNN(channels, norm=norm, dilated=dilated, biases=biases, **sizes)
     return (FFDNet if arch == FFDNET else SmallDenoiser)(channels, **sizes)
 
 

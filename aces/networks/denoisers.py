@@ -21,6 +21,7 @@ from aces.networks.registry import DENOISED
 from aces.networks.structure import Layer, layers_of
 
 KIND = "denoiser"  # in the header of a file that holds one
+IRCNN_DEPTH = 7  # of the networks that are dilated; DnCNN has 17 or 20 layers
 _MISFIT = "does not fit the denoiser of this version: train or import it again"
 
 
@@ -188,6 +189,8 @@ def _recognise(state: dict[str, Tensor]) -> _Found | None:
         arch, channels = DNCNN, inputs
         options["norm"] = len(convs) < len(given)
         options["biases"] = ["bias" in convs[place].leaves for place in (0, 1, -1)]
+        if len(convs) == IRCNN_DEPTH and not options["norm"]:
+            options["dilated"] = True
     else:
         return None
     with torch.device("meta"):

@@ -14,6 +14,7 @@ A state dict is also found under the other usual names (CONTAINERS), and where a
 dictionary of tensors, whatever it is called.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ CONTAINERS = (  # where files keep the state dict, the averaged weights first
     "state",
 )
 AVERAGED = "n_averaged"  # torch's AveragedModel counts its updates beside the network
+# Beside the network in files of PyTorch Lightning: class weights of the loss, counts of a metric.
+_BESIDE = re.compile(r"(\w*(loss|criterion|metrics?)|(train|val|valid|test)_\w+)\.", re.IGNORECASE)
 # Of a network of ours as a whole; its parts may have others.
 OWN_NORMALIZATION = ("normalize.mean", "normalize.std")
 _MEANS, _STDS = ("mean", "mu", "new_mean", "image_mean"), ("std", "sigma", "new_std", "image_std")
@@ -112,6 +115,13 @@ def _state_dict(tree: dict[Any, Any], path: Path) -> tuple[str | None, dict[str,
     others = {name: value for name, value in tree.items() if _is_state(value)}
     if len(others) == 1:
         return next(iter(others.items()))
+    if others:
+        first = next(iter(others))
+        raise InputError(
+            f"checkpoint {path} holds {len(others)} networks ({', '.join(list(others)[:5])}): save "
+            f"the one you want, `torch.save(torch.load({path.name!r})[{first!r}], 'one.pth')`, and "
+            "import that"
+        )
     raise InputError(
         f"checkpoint {path} is of no known format (keys {', '.join(map(str, list(tree)[:5]))}): "
         "expected a state dict, or one under state_dict, net or model_state_dict"
@@ -156,7 +166,8 @@ def _read_safetensors(path: Path) -> Weights:
 
 
 def _weights(path: Path, format: str, state: Mapping[str, Tensor], **known) -> Weights:
-    tensors = reading.checked_tensors(state, path)
+    network = {name: tensor for name, tensor in state.items() if not _BESIDE.match(name)}
+    tensors = reading.checked_tensors(network, path)
     tensors.pop(AVERAGED, None)
     tensors, recorded = _without_normalization(tensors)
     return Weights(format=format, state=tensors, **(recorded | known))

@@ -40,6 +40,12 @@ BOOKKEEPING = (
     ),
     "_codecs.encode",  # the bytes of such a number
 )
+# PyTorch Lightning's hyperparameters; they are read as plain dictionaries.
+DICTIONARIES = (
+    "lightning_fabric.utilities.data.AttributeDict",
+    "lightning.fabric.utilities.data.AttributeDict",
+    "pytorch_lightning.utilities.parsing.AttributeDict",
+)
 
 
 class Placeholder:
@@ -58,9 +64,10 @@ class Placeholder:
 def read_tree(path: Path) -> Any:
     """The content of a file that `torch.save` wrote: tensors in dictionaries and lists."""
     check_sizes(path)
-    placeholders: list[Any] = [(Placeholder, name) for name in BOOKKEEPING]
+    harmless: list[Any] = [(Placeholder, name) for name in BOOKKEEPING]
+    harmless += [(dict, name) for name in DICTIONARIES]
     try:
-        with torch.serialization.safe_globals(placeholders):
+        with torch.serialization.safe_globals(harmless):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "truncated" in str(error):

@@ -20,7 +20,7 @@ from aces.networks.files import fits, shapes
 from aces.networks.formats import LANET, MACER, OWN_NORMALIZATION, Weights, without_prefix
 from aces.networks.reading import COUNTER
 from aces.networks.registry import ARCHITECTURES, build, functions_in, is_harmless
-from aces.networks.residual import choices_of, name_of
+from aces.networks.residual import PLAIN, choices_of, name_of
 from aces.networks.structure import read_structure
 
 # The selection networks of ACES: two outputs.
@@ -45,6 +45,8 @@ _SYNONYMS = (
 )
 
 State = dict[str, Tensor]
+# What quantisation adds beside the weights of a layer.
+_QUANTISED = re.compile(r"(zero_point|float_weight|_packed_params)$")
 
 
 class Match(NamedTuple):
@@ -70,6 +72,8 @@ def recognise(
     found = _matches(weights, path, levels, asked=asked, num_classes=num_classes, channels=channels)
     if not found:
         raise InputError(_explain(weights, path, asked=asked, channels=channels, levels=levels))
+    if (weights.arch or "").startswith("plain"):
+        found = [match for match in found if match.arch == PLAIN] or found
     given = len(found[0].state[found[0].last])
     if given != num_classes:
         raise InputError(
@@ -287,13 +291,19 @@ def _explain(
                 f"{others[0].arch}"
             )
     arch = asked or (recorded if recorded and is_harmless(recorded) else USUAL.get(weights.format))
+    if any(_QUANTISED.search(name) for name in weights.state):
+        return (
+            f"checkpoint {path} holds a quantised network: take the file from before it was "
+            "quantised (sample.precision: int8 makes ACES quantise it)"
+        )
     if arch is None:
         known = ", ".join((*ARCHITECTURES, *FAMILIES))
         called = f", which it calls {weights.arch!r}" if weights.arch else ""
         return (
             f"checkpoint {path} does not say which network it holds{called}, and it is none of "
             f"{known} nor another residual network for small images: if it is whole, name its "
-            "arch (--arch)"
+            "arch, such as --arch timm/NAME, or --arch package.module:function for a function of "
+            "yours that builds it"
         )
     if choices_of(arch) is not None:
         return f"checkpoint {path} holds no residual network {arch}: is the file whole?"

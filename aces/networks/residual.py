@@ -16,6 +16,7 @@ order, and `aces import` tries which of them are right:
 | `-early`   | the first convolution of a bottleneck has the stride, not the second            |
 | `-pool`    | 3x3 maxima of every other pixel follow the first convolution                    |
 | `-removed` | layers whose weights are all zero are left out: how distiller removes layers    |
+| `-plain`   | no shortcuts at all: the plain networks that He et al. compare theirs with      |
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,8 @@ from torch import Tensor, nn
 from aces.errors import InputError
 
 RESIDUAL = "residual"
-CHOICES = ("end", "mean", "raw", "early", "pool", "removed")
+PLAIN = "residual-plain"
+CHOICES = ("end", "mean", "raw", "early", "pool", "removed", "plain")
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class ResidualBlock(nn.Module):
     def __init__(self, width_in: int, plan: BlockPlan, whole: Plan, choices: frozenset[str]):
         super().__init__()
         self.preactivated, self.raw = whole.preactivated, "raw" in choices
+        self.plain = "plain" in choices
         self.removed = plan.removed if "removed" in choices else ()
         convs, norms, width = [], [], width_in
         for place, convolution in enumerate(plan.convolutions):
@@ -175,6 +178,8 @@ class ResidualBlock(nn.Module):
             if place not in self.removed:
                 y = norm(conv(y))
                 y = F.relu(y) if place < last else y
+        if self.plain:
+            return F.relu(y)
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
     def _before(self, x: Tensor) -> Tensor:

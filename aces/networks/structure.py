@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from aces.networks.residual import BlockPlan, Convolution, Plan, name_of
+from aces.networks.residual import PLAIN, BlockPlan, Convolution, Plan, name_of
 
 State = dict[str, Tensor]
 
@@ -299,3 +299,5 @@ def _names(plan: Plan, parts: _Parts) -> Iterator[str]:
     for count in range(len(choices) + 1):
         for chosen in itertools.combinations(choices, count):
             yield name_of(fixed | frozenset(chosen))
+    if padded and not plan.preactivated and not any(block.projection for block in plan.blocks):
+        yield PLAIN
