@@ -49,8 +49,8 @@ def train_core(params: Params, run: StageRun) -> dict:
 def at_own_size(network: nn.Module, size: int | None) -> nn.Module:
     """The network as it is deployed: with `core.size` it enlarges images that are not of that size.
 
-    The pipeline hands it the image files, read at its size. Everywhere else it sees the array that
-    the certification network sees, enlarged.
+    Image files are read at its size. Of an array it sees what the certification network sees,
+    enlarged.
     """
     return network if size is None else at_size(network, size)
 

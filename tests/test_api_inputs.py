@@ -1,5 +1,6 @@
 """What goes into a model: images of every kind, networks and options, and what is refused."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from aces import ACES
+from aces import ACES, cli, data, networks
+from aces.data.images import read_image
 from aces.errors import InputError
 from aces.runtime import Stopped
 from small_models import Constant, HalfSpace, digits, digits_model, grey, half_space_model
@@ -48,6 +50,61 @@ def test_the_rounding_of_float_images_is_subtracted_and_stated():
         noise="float",
     )
     assert coarse.certify(off, n=500)[0].rounding == 0
+
+
+class Stripes(nn.Module):
+    """Class 1 if pixels differ from their neighbours on the right; coarse images have lost that."""
+
+    def forward(self, x):
+        differ = (x[..., 1:] - x[..., :-1]).abs().mean(dim=(1, 2, 3))
+        return torch.stack((torch.full_like(differ, 0.2), differ), dim=1)
+
+
+def striped_file(path):
+    """16 x 16 pixels in stripes, which are grey at 4 x 4."""
+    stripes = np.tile(np.uint8([60, 200]), (16, 8))
+    Image.fromarray(stripes).save(path)
+    return path, stripes[None, :, :, None], read_image(path, shape=(1, 4, 4))[None]
+
+
+def test_a_core_network_with_its_own_size_sees_files_at_that_size(tmp_path):
+    """Arrays it enlarges. The certificate is of the small image, either way."""
+    file, _, small = striped_file(tmp_path / "a.png")
+    model = ACES(
+        core=networks.at_size(Stripes(), 16),
+        certify=networks.build("tiny", num_classes=2, mean=[0.5], std=[0.25]).eval(),
+        sigma=0.25,
+        theta=0.0,
+        num_classes=2,
+        shape=(1, 4, 4),
+    )
+    for source, expected in ((file, 1), (Image.open(file), 1), ([str(file)], 1), (small, 0)):
+        (certificate,) = model.certify(source, n=50, seed=0)
+        assert (certificate.prediction, certificate.radius) == (expected, 0)
+        for adaptive in (False, True):
+            assert model.predict(source, n=50, adaptive=adaptive, seed=0) == [expected]
+    certificates = [model.at(theta=1).certify(source, n=50, seed=0) for source in (file, small)]
+    assert certificates[0] == certificates[1]
+
+
+def test_so_does_the_command(tmp_path, capsys):
+    """The last bias is such that the core tells the file from its small image, enlarged."""
+    file, large, small = striped_file(tmp_path / "a.png")
+    core = networks.at_size(networks.build("tiny", num_classes=2, mean=[0.5], std=[0.25]), 16)
+    certify = networks.build("tiny", num_classes=2, mean=[0.5], std=[0.25])
+    with torch.inference_mode():
+        logits = torch.cat([core(data.to_tensor(image)) for image in (large, small)])
+        margins = logits[:, 1] - logits[:, 0]
+        core.network.network.network.head.bias[1] -= margins.mean()
+    model = ACES(core=core, certify=certify, sigma=0.25, theta=0, num_classes=2, shape=(1, 4, 4))
+    model.save(tmp_path / "model")
+    files = [str(file), str(tmp_path / "none.png")]
+    for command in ("certify", "predict"):
+        options = ["--model", str(tmp_path / "model"), "--n", "50", "--json"]
+        assert cli.main([command, *files, *options]) == 1  # one file is missing
+        found = json.loads(capsys.readouterr().out)
+        assert found[0]["prediction"] == int(margins[0] > margins[1])
+        assert "does not exist" in found[1]["error"] or "no such" in found[1]["error"].lower()
 
 
 def test_files_and_pil_images_are_the_arrays_in_them(tmp_path):

@@ -132,13 +132,16 @@ def answer_files(
     depend on the seed and on its name, so that they are the same whichever files are asked beside
     it.
     """
+    from aces.networks.resolution import own_size
+
     several = len(files) > GROUP
+    own = own_size(model.networks["core"]) is not None
     bar = progress("answering", len(files), "images") if several and not quiet else nullcontext()
     with bar as shown:
         for start in range(0, len(files), GROUP):
             group = [_read(file, model) for file in files[start : start + GROUP]]
             good = [(file, image) for file, image, _ in group if image is not None]
-            answers = iter(_ask_group(good, ask, progress=not (several or quiet)))
+            answers = iter(_ask_group(good, ask, as_files=own, progress=not (several or quiet)))
             for file, image, error in group:
                 yield Answered(file, None if image is None else next(answers), error)
             if shown is not None:
@@ -146,14 +149,23 @@ def answer_files(
 
 
 def _ask_group(
-    good: "list[tuple[str, np.ndarray]]", ask: "Callable[..., list]", *, progress: bool
+    good: "list[tuple[str, np.ndarray]]",
+    ask: "Callable[..., list]",
+    *,
+    as_files: bool,
+    progress: bool,
 ) -> list:
+    """The answers of readable files.
+
+    as_files: the model reads them itself, once more, for a core network with a size of its own.
+    """
     import numpy as np
 
     if not good:
         return []
-    index = [number_of(file) for file, _ in good]
-    return ask(np.stack([image for _, image in good]), index=index, progress=progress)
+    files = [file for file, _ in good]
+    images = files if as_files else np.stack([image for _, image in good])
+    return ask(images, index=list(map(number_of, files)), progress=progress)
 
 
 def _read(file: str, model: "ACES") -> "tuple[str, np.ndarray | None, str | None]":

@@ -26,9 +26,10 @@ from aces.model import checks, pipeline
 from aces.model import folder as saved
 from aces.model.answers import Writer, prediction_routes, rounding_of
 from aces.model.certificates import Certificate, Prediction
-from aces.model.inputs import as_images
+from aces.model.inputs import ARRAYS, as_images
 from aces.model.plans import Planner
 from aces.networks import fingerprint
+from aces.networks.resolution import own_size
 from aces.rule.calibration import Calibration
 from aces.rule.choice import Choice
 from aces.runtime import Runtime
@@ -156,7 +157,7 @@ class ACES:
             question |= {"alpha": alpha, "rule": self.rule}
             answers = self._draw(sampling.certify_at, images, plan, **how, **question)
             return writer.certificates_at(answers, radius=radius)
-        core = self._core_classes(images)
+        core = self._core_classes(x, images)
         counts = self._draw(sampling.sample, images, plan, **how)
         outcomes = rules.certify(
             counts,
@@ -198,7 +199,7 @@ class ACES:
         planned = self._planner.predict_early if adaptive else self._planner.predict
         plan = planned(n=n, alpha=alpha, seed=seed)
         images = self._images(x)
-        core = self._core_classes(images)
+        core = self._core_classes(x, images)
         how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if adaptive:
@@ -249,7 +250,7 @@ class ACES:
         plan = self._planner.calibrate(n=n, alpha=alpha, seed=seed)
         images, thetas = self._images(x), grid.thetas(step)
         labels = checks.as_labels(labels, images=len(images), num_classes=self.num_classes)
-        core = self._core_classes(images)
+        core = self._core_classes(x, images)
         choice = Choice(
             partial(rules.predict_from, alpha=alpha, thetas=thetas, rule=self.rule),
             core,
@@ -387,6 +388,12 @@ class ACES:
         core = fingerprint(self.networks["core"])
         return Writer(images, self.theta, self.rule, alpha, self.classes, rounding, core)
 
-    def _core_classes(self, images: Images) -> np.ndarray:
-        """(N,) the core network's classes of the images without noise."""
-        return sampling.classes_of(self.networks["core"], images, num_classes=self.num_classes)
+    def _core_classes(self, x: "Source", images: Images) -> np.ndarray:
+        """(N,) the core network's classes of the images without noise. A core network with a size
+        of its own sees files at that size, as in the pipeline, and enlarges arrays.
+        """
+        core = self.networks["core"]
+        size = own_size(core)
+        if size is not None and not isinstance(x, ARRAYS):
+            images = as_images(x, shape=(images.shape[0], size, size), resize=None)
+        return sampling.classes_of(core, images, num_classes=self.num_classes)

@@ -10,6 +10,8 @@ from torch import Tensor
 from aces.errors import InputError
 from aces.sampling import Images
 
+ARRAYS = (np.ndarray, Tensor, Images)  # taken as they are; files and PIL images are read
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -32,7 +34,7 @@ def as_images(
     source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL
     image; or a list of these. Files and PIL images are resized and cropped as the model says.
     """
-    if isinstance(source, (np.ndarray, Tensor, Images)):
+    if isinstance(source, ARRAYS):
         images = Images.of(source)
     else:
         images = Images.of(_read(source, shape=shape, resize=resize))

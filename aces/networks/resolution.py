@@ -28,6 +28,12 @@ class AtSize(nn.Module):
         return self.network(x)
 
 
+def own_size(network: nn.Module) -> int | None:
+    """The side of the images that a network wants, if it is behind a change of size."""
+    inner = getattr(network, "network", None)
+    return inner.size if isinstance(inner, AtSize) else None
+
+
 def at_size(network: nn.Module, size: int) -> Classifier:
     """The network behind a change of size; `save_model(path, it, **it.recipe)` saves it if
     `network` was built by name.
