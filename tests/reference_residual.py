@@ -67,6 +67,20 @@ class Before(nn.Module):
         return self.conv2(F.relu(self.bn2(self.conv1(active)))) + around
 
 
+class BeforeMean(Before):
+    """IntelLabs/distiller, preresnet_cifar.py: the names of batch norm do not sort as they run."""
+
+    def __init__(self, width_in, width, stride, shortcut):
+        nn.Module.__init__(self)
+        self.pre_bn, self.conv1 = nn.BatchNorm2d(width_in), conv(width_in, width, stride=stride)
+        self.bn, self.conv2 = nn.BatchNorm2d(width), conv(width, width)
+        self.downsample = padded(end=False, mean=True)(width_in, width, stride)
+
+    def forward(self, x):
+        y = self.conv1(F.relu(self.pre_bn(x)))
+        return self.conv2(F.relu(self.bn(y))) + self.downsample(x)
+
+
 class BeforeBottleneck(nn.Module):
     """Batch norm before 1x1, 3x3, 1x1 (kuangliu/pytorch-cifar, preact_resnet.py)."""
 
@@ -122,7 +136,9 @@ def padded(*, end, mean):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block, blocks, width, shortcut=projected, *, last="linear", pool=False):
+    def __init__(
+        self, block, blocks, width, shortcut=projected, *, last="linear", pool=False, final=False
+    ):
         super().__init__()
         self.before = issubclass(block, (Before, BeforeBottleneck))
         self.pool, self.last, self.stages = pool, last, len(blocks)
@@ -137,6 +153,7 @@ class ResNet(nn.Module):
                 parts.append(block(width_in, width * 2**stage, stride, shortcut))
                 width_in = width * 2**stage * parts[0].expansion
             self.add_module(f"layer{stage + 1}", nn.Sequential(*parts))
+        self.final_bn = nn.BatchNorm2d(width_in) if final else None
         self.add_module(last, nn.Linear(width_in, 10))
 
     def forward(self, x):
@@ -145,6 +162,7 @@ class ResNet(nn.Module):
         x = F.max_pool2d(x, 3, 2, 1) if self.pool else x
         for stage in range(self.stages):
             x = self.get_submodule(f"layer{stage + 1}")(x)
+        x = x if self.final_bn is None else F.relu(self.final_bn(x))
         return self.get_submodule(self.last)(x.mean((2, 3)))
 
 
@@ -281,5 +299,6 @@ VARIANTS = {
     "residual-pool": lambda: ResNet(Basic, (2, 2, 2, 2), 8, pool=True),
     "residual": lambda: ResNet(Before, (2, 2, 2), 8),
     "residual-raw": lambda: ResNet(Raw, (2, 2, 2), 8),
+    "residual-mean-raw": lambda: ResNet(BeforeMean, (3, 3, 3), 8, final=True),
     "residual-early": lambda: ResNet(Early, (2, 2, 2), 8),
 }

@@ -3,7 +3,8 @@
 Names differ between projects, but every project numbers its blocks and convolutions in the order in
 which they are run: `layer1.0.conv2`, `block1.layer.0.conv2`, `conv2_x.0.residual_function.3`,
 `stage_1.0.conv_b`, `stage1.unit1.body.conv2.conv`. So tensors are grouped by block, and sorted by
-name within it. Whether batch norm comes before or after a convolution is seen from its width.
+name within it, or if that does not fit, as in the file. Whether batch norm comes before or after a
+convolution is seen from its width.
 """
 
 import itertools
@@ -54,6 +55,14 @@ def read_structure(state: State, *, channels: int) -> Structure | None:
     layers = layers_of(state)
     if layers is None:
         return None
+    # Files of torch have the order in which the layers were made; those of safetensors do not.
+    places = {name.rpartition(".")[0]: place for place, name in enumerate(state)}
+    as_made = sorted(layers, key=lambda layer: places[layer.path])
+    return _read(layers, state, channels) or _read(as_made, state, channels)
+
+
+def _read(layers: list[Layer], state: State, channels: int) -> Structure | None:
+    """The network whose blocks have their layers in this order."""
     groups = _groups(layers)
     root = groups.pop((), [])
     blocks = [_split(group) for group in groups.values()]
