@@ -13,6 +13,7 @@ from torch import nn
 from aces import ACES, cli, data, networks
 from aces.data.images import read_image
 from aces.errors import InputError
+from aces.model.requests import read_request
 from aces.runtime import Stopped
 from small_models import Constant, HalfSpace, digits, digits_model, grey, half_space_model
 
@@ -83,6 +84,9 @@ def test_a_core_network_with_its_own_size_sees_files_at_that_size(tmp_path):
         assert (certificate.prediction, certificate.radius) == (expected, 0)
         for adaptive in (False, True):
             assert model.predict(source, n=50, adaptive=adaptive, seed=0) == [expected]
+    body = file.read_bytes()
+    asked = read_request(body, "image/png", {"n": "50"}, model=model, defaults={"n0": 100})
+    assert model.certify(asked.images, **asked.options)[0].prediction == 1 and asked.draws == 150
     certificates = [model.at(theta=1).certify(source, n=50, seed=0) for source in (file, small)]
     assert certificates[0] == certificates[1]
 

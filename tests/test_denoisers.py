@@ -111,6 +111,15 @@ def test_dncnn_is_its_definition(channels, depth, prefix, norm, biases):
     assert networks.fingerprint(again) == networks.fingerprint(denoiser)
 
 
+def test_denoisers_that_are_not_known_are_refused_in_a_line():
+    """KAIR's FDnCNN: the image and sigma at full resolution."""
+    torch.save(
+        {"a.0.weight": torch.ones(8, 4, 3, 3), "a.2.weight": torch.ones(3, 8, 3, 3)}, "a.pth"
+    )
+    with pytest.raises(InputError, match="no linear layer, and is no FFDNet, DnCNN or IRCNN"):
+        networks.import_checkpoint("a.pth", dataset="cifar10")
+
+
 def test_ircnn_is_its_definition():
     """cszn/KAIR: seven dilated convolutions; 25 networks in a file, for as many noise levels."""
     layers: list[nn.Module] = []
@@ -121,7 +130,7 @@ def test_ircnn_is_its_definition():
     network = nn.Sequential(*layers)
     state = {f"model.{name}": tensor for name, tensor in network.state_dict().items()}
     torch.save({str(level): state for level in range(25)}, "all.pth")
-    with pytest.raises(InputError, match=r"holds 25 networks \(0, 1, 2, 3, 4\): save the one"):
+    with pytest.raises(InputError, match=r"holds 25 networks \(0 to 24\): save the one"):
         networks.load_denoiser("all.pth")
     torch.save(torch.load("all.pth")["0"], "one.pth")
     denoiser = networks.load_denoiser("one.pth", channels=3)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         | str
         | os.PathLike
         | Image
-        | Sequence[str | os.PathLike | Image]
+        | Sequence[str | os.PathLike | bytes | Image]
     )
 
 
@@ -32,7 +32,8 @@ def as_images(
     """Checked images of the shape (C, H, W) that a model takes; None takes any.
 
     source: (N, C, H, W) floats in [0, 1]; (N, H, W, C) or (N, C, H, W) uint8; a path or a PIL
-    image; or a list of these. Files and PIL images are resized and cropped as the model says.
+    image; or a list of these, or of the bytes of image files. Files and PIL images are resized and
+    cropped as the model says.
     """
     if isinstance(source, ARRAYS):
         images = Images.of(source)
@@ -50,7 +51,7 @@ def _read(source: Any, *, shape: tuple[int, int, int] | None, resize: int | None
     from aces.data.images import read_image
 
     parts = list(source) if isinstance(source, (list, tuple)) else [source]
-    strange = [it for it in parts if not isinstance(it, (str, os.PathLike, Image))]
+    strange = [it for it in parts if not isinstance(it, (str, os.PathLike, bytes, Image))]
     if strange or not parts:
         found = f"a {type(strange[0]).__name__}" if strange else "an empty list"
         raise InputError(

@@ -8,7 +8,7 @@ W) in [0, 1], or an image file, whose parameters stand in the address: `/invocat
 import difflib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from aces.data.images import read_image
 from aces.errors import InputError, one_line
 from aces.model.certificates import Certificate
 from aces.model.composed import ACES
+from aces.networks.resolution import own_size
 
 MOST_DRAWS = 2_000_000  # per request: more would occupy a thread of the server for hours
 MOST_BYTES = 256 * 2**20  # per request
@@ -59,7 +60,7 @@ PARAMETERS: dict[str, tuple[Callable[[object], Any], str]] = {
 class Request:
     """Images, and how they are to be certified."""
 
-    images: np.ndarray  # (N, C, H, W) float32 in [0, 1], or (N, H, W, C) uint8
+    images: "np.ndarray | list[bytes]"  # (N, C, H, W) float32, (N, H, W, C) uint8, or files
     theta: float
     options: dict[str, Any]  # of ACES.certify
 
@@ -78,12 +79,13 @@ def read_request(
     defaults: Mapping[str, Any],
 ) -> Request:
     """What a request asks for. kind: the content type; query: parameters of the address."""
-    if kind.startswith("image/"):
-        images, given = _image(body, model), dict(query)
-    else:
+    if not kind.startswith("image/"):
         images, given = _tensor(body)
-        given = dict(query) | given
-    return make_request(images, given, model=model, defaults=defaults)
+        return make_request(images, dict(query) | given, model=model, defaults=defaults)
+    request = make_request(_image(body, model), query, model=model, defaults=defaults)
+    if own_size(model.networks["core"]) is not None:  # the model reads the file once more for it
+        request = replace(request, images=[body])
+    return request
 
 
 def check_size(size: int) -> None:

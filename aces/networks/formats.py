@@ -116,9 +116,9 @@ def _state_dict(tree: dict[Any, Any], path: Path) -> tuple[str | None, dict[str,
     if len(others) == 1:
         return next(iter(others.items()))
     if others:
-        first = next(iter(others))
+        first, *_, last = others
         raise InputError(
-            f"checkpoint {path} holds {len(others)} networks ({', '.join(list(others)[:5])}): save "
+            f"checkpoint {path} holds {len(others)} networks ({first} to {last}): save "
             f"the one you want, `torch.save(torch.load({path.name!r})[{first!r}], 'one.pth')`, and "
             "import that"
         )

@@ -296,6 +296,12 @@ def _explain(
             f"checkpoint {path} holds a quantised network: take the file from before it was "
             "quantised (sample.precision: int8 makes ACES quantise it)"
         )
+    if arch is None and not any(tensor.ndim == 2 for tensor in weights.state.values()):
+        return (
+            f"checkpoint {path} has no linear layer, and is no FFDNet, DnCNN or IRCNN: if it is a "
+            "classifier, name its arch (--arch); another denoiser comes before a classifier in "
+            "Python, by aces.networks.before"
+        )
     if arch is None:
         known = ", ".join((*ARCHITECTURES, *FAMILIES))
         called = f", which it calls {weights.arch!r}" if weights.arch else ""
