@@ -69,7 +69,7 @@ def train(
     last = {f"final_{name}": value for name, value in (history[-1] if history else {}).items()}
     found = [f"{role} network: {concern}" for concern in (*concerns, *learned)]
     concerned = {"concerns": found} if found else {}
-    return network, {"parameters": _count(network), **last, **concerned}
+    return network, {"parameters": count(network), **last, **concerned}
 
 
 def use_all_gpus(stage: str, run: StageRun, *, settings: Train, method: Method) -> None:
@@ -118,7 +118,7 @@ def take(
         warn(concerns[0])
     files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained
     concerned = {"concerns": concerns} if concerns else {}
-    return found.module, {"parameters": _count(found.module), **concerned}
+    return found.module, {"parameters": count(found.module), **concerned}
 
 
 def noise_of(params: Params, role: str) -> float | None:
@@ -133,7 +133,7 @@ def take_pretrained(params: Params, *, role: str, arch: str) -> tuple[nn.Module,
     network = networks.pretrained(arch, num_classes=info.num_classes, channels=info.shape[0])
     say(f"{role}: the pretrained weights of {arch}")
     files.write_text(paths.training_curve(role), "epoch\n")  # nothing was trained
-    return network, {"parameters": _count(network)}
+    return network, {"parameters": count(network)}
 
 
 def write_network(params: Params, network: nn.Module, *, role: str, **metadata: Any) -> None:
@@ -165,5 +165,6 @@ def _warn(role: str, concerns: list[str]) -> None:
         warn(f"{role}: {concern}")
 
 
-def _count(network: nn.Module) -> int:
+def count(network: nn.Module) -> int:
+    """How many weights a network has."""
     return sum(weight.numel() for weight in network.parameters())

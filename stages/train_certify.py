@@ -36,6 +36,7 @@ def train_certify(params: Params, run: StageRun) -> dict:
     if certify.denoiser.arch != "none":
         network = library.before(denoiser(params, run, network), network, sigma=params.sigma)
         about |= {"denoiser": certify.denoiser.arch, "sigma": params.sigma}
+        summary["parameters"] = networks.count(network)
     networks.write_network(params, network, role="certify", **about)
     return summary
 
