@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 
@@ -306,7 +307,15 @@ def test_an_attack_is_shown_where_it_is_about_the_same_networks(run, tmp_path):
     assert 'id="attack"' not in page_text(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["no json", "[]", json.dumps({"files": {"a": "b"}})])
+@pytest.mark.parametrize(
+    "content",
+    ["no json", "[" * 9999, "[]", json.dumps({"files": {"a": "b"}})]
+    + [
+        json.dumps(ATTACK | {"files": {"a": "b"}} | change)
+        for change in ({"theta": 10**400}, {"theta": math.nan}, {"images": math.inf})
+    ],
+    ids=["text", "deep", "a list", "files alone", "too large", "NaN", "infinite"],
+)
 def test_a_damaged_attack_is_refused_with_its_remedy(content, tmp_path):
     (tmp_path / "attack.json").write_text(content)
     with pytest.raises(InputError, match="run `aces attack` again, or remove the file"):

@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -26,20 +27,27 @@ def read_attack(path: Path, files: Mapping[str, str]) -> dict[str, Any] | None:
         if not about or any(files.get(name) != value for name, value in about.items()):
             return None
         return {
-            "theta": float(content["theta"]),
+            "theta": _number(content["theta"]),
             "images": int(content["images"]),
             "certified": int(content["certified"]),
             "breaches": [str(name) for name in content["breaches"]],
             "scales": [
-                {"scale": float(row["scale"]), **{kind: int(row[kind]) for kind in KINDS}}
+                {"scale": _number(row["scale"]), **{kind: int(row[kind]) for kind in KINDS}}
                 for row in content["scales"]
             ],
-            "curve": {name: [float(row[name]) for row in content["curve"]] for name in CURVE},
+            "curve": {name: [_number(row[name]) for row in content["curve"]] for name in CURVE},
         }
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except Exception:  # each kind of damage raises another one
         raise InputError(
             f"{path} cannot be read: run `aces attack` again, or remove the file"
         ) from None
+
+
+def _number(value: str | float) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError(f"{found} stands where a number is expected")
+    return found
 
 
 def section(attack: Mapping[str, Any] | None, template: str) -> str:
