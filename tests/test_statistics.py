@@ -163,6 +163,25 @@ def test_no_radius_exceeds_its_exact_value():
     assert checked >= 200
 
 
+@pytest.mark.parametrize(
+    "k, n, alpha",
+    [
+        (1_467_949_172, 1_718_443_580, 1.27e-9),  # above 1/2, where the inverse errs most
+        (100_000, 1_000_000, 1e-6),
+        (24, 15_118_632, 0.655),
+        (2069, 2103, 3.22e-270),
+        (2, 218, 8.85e-237),  # the inverse gives NaN
+        (99_997, 100_000, 5e-324),
+    ],
+)
+def test_no_bound_exceeds_its_exact_value_at_the_extremes(k, n, alpha):
+    """Where the inverse of the beta function was found to err most."""
+    bound = float(statistics.lower_bound(k, n, alpha=alpha))
+    with mpmath.workdps(40):
+        assert bound == 0 or exact_tail(k, n, mpmath.mpf(bound)) <= mpmath.mpf(alpha)
+    assert (bound == 0) == (alpha < 1e-100)
+
+
 @pytest.mark.parametrize("sigma", [0.12, 0.25, 1.0])
 def test_no_radius_between_two_bounds_exceeds_its_exact_value(sigma):
     rng = np.random.default_rng(0)

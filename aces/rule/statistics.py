@@ -15,13 +15,15 @@ from aces.errors import InputError
 
 # What the library functions give is moved by more than their error, so that a bound and a radius are
 # never above their exact value, and a p-value never below it. The errors were measured against 40
-# digits (n up to 10^6, alpha down to 10^-14), relative, in units of 2^-53: the inverse of the beta
-# function errs by 3 above 1/2 and by 1,200 below; the quantile by 7; the beta function by 5,300 at
-# n = 10^6, where its logarithm is a sum of terms of size n, so that the error grows with n.
-_DOWN = 1 - 2.0**-50
-_FURTHER_DOWN = 1 - 2.0**-40  # for bounds below 1/2
+# digits (n up to 2^31, alpha down to 10^-100), relative, in units of 2^-53. The quantile errs by 7.
+# The errors of the beta function and of its inverse grow with n, because its logarithm is a sum of
+# terms of size n: the beta function errs by 5,300 at n = 10^6; its inverse, above 1/2, by 4 up to
+# n = 10^7 and by 36 at most, and below 1/2 by 1,200 or n / 7.
+_UNIT = 2.0**-53
+_DOWN = 1 - 8 * _UNIT
 _QUANTILE = 2.0**-49  # more than the relative error of a quantile
-_BETA = 2.0**-53  # times n + 2^12: more than the relative error of the beta function
+# At a smaller alpha the inverse gives NaN, or bounds that are wrong in the third digit.
+_SMALLEST_ALPHA = 1e-100
 
 
 Numbers = float | Sequence[float] | np.ndarray
@@ -31,7 +33,8 @@ def lower_bound(k: Numbers, n: Numbers, *, alpha: Numbers) -> np.ndarray:
     """With probability >= 1 - alpha, `lower_bound(k, n, alpha=alpha) <= p`.
 
     k, n: integers, 0 <= k <= n; alpha: in (0, 1). All broadcast. One-sided Clopper and Pearson
-    (1934): the p at which k or more successes have probability alpha; 0 at k = 0. Rounded down.
+    (1934): the p at which k or more successes have probability alpha; 0 at k = 0, and below an
+    alpha of 10^-100. Rounded down.
     """
     check_alpha(alpha)
     k, n = np.asarray(k), np.asarray(n)
@@ -149,16 +152,18 @@ def _possible(k: np.ndarray, n: np.ndarray) -> bool:
 
 
 def _clopper_pearson(k: np.ndarray, n: Numbers, alpha: Numbers) -> np.ndarray:
-    bound = betaincinv(np.maximum(k, 1), np.asarray(n) - k + 1.0, alpha)
-    bound = bound * np.where(bound > 0.5, _DOWN, _FURTHER_DOWN)
-    return np.where(k > 0, bound, 0.0)[()]
+    n = np.asarray(n)
+    bound = betaincinv(np.maximum(k, 1), n - k + 1.0, alpha)
+    error = np.where(bound > 0.5, np.maximum(2.0**3, n * 2.0**-20), np.maximum(2.0**13, n))
+    claims = (k > 0) & (np.asarray(alpha) >= _SMALLEST_ALPHA)
+    return np.where(claims, bound * (1 - error * _UNIT), 0.0)[()]
 
 
 def _two_tails(k: np.ndarray, n: Numbers, _: float = 0.0) -> np.ndarray:
     n = np.asarray(n)
     larger = np.maximum(k, n - k)
     tail = betainc(np.maximum(larger, 1), n - larger + 1.0, 0.5)  # P[at least `larger` of n]
-    rounded_up = tail * (1 + (n + 2.0**12) * _BETA)
+    rounded_up = tail * (1 + (n + 2.0**12) * _UNIT)
     return np.where(n > 0, np.minimum(1.0, 2.0 * rounded_up), 1.0)[()]
 
 
