@@ -185,5 +185,8 @@ def test_a_radius_that_cannot_be_certified_is_refused():
 
 
 def test_noise_that_is_too_far_from_the_exact_law_is_refused():
-    with pytest.raises(InputError, match="n \\* tv"):
-        Terms(theta=0.5, alpha=0.001, n=10_000, tv=1e-6)
+    """Also where it leaves nothing of half of alpha, which is the level of some comparisons."""
+    for tv in (1e-6, 6e-8):
+        with pytest.raises(InputError, match="n \\* tv"):
+            Terms(theta=0.5, alpha=0.001, n=10_000, tv=tv)
+    assert Terms(theta=0.5, alpha=0.001, n=10_000, tv=4e-8).level > 0

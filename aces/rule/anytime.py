@@ -65,10 +65,10 @@ class Terms:
 
     def __post_init__(self):
         check_alpha(self.alpha)
-        if not self.level > 0:
+        if not minus(self.alpha / 2, self.n * self.tv) > 0:  # some comparisons have half of alpha
             raise InputError(
-                f"alpha={self.alpha:g} is not above n * tv = {self.n * self.tv:g}, the distance of "
-                "the noise from the exact law: take a larger alpha or fewer draws"
+                f"alpha={self.alpha:g} is not above 2 * n * tv = {2 * self.n * self.tv:g}, twice "
+                "the distance of the noise from the exact law: take a larger alpha or fewer draws"
             )
 
     @property
@@ -133,7 +133,7 @@ class PaperPredict(_Question):
         share = np.where(~self.certifies & self.agree, 0.5, 1.0)
         alpha = share * terms.alpha
         self._selection = AnytimeTest(p0=_plus(0.5, terms.tv), alpha=alpha)
-        self._duels = _Duels(np.maximum(minus(alpha, terms.n * terms.tv), np.finfo(float).tiny))
+        self._duels = _Duels(minus(alpha, terms.n * terms.tv))
 
     def read(self, drawn: Drawn) -> np.ndarray:
         """Take in the totals so far; (N,) whether an image needs no more draws."""
