@@ -173,6 +173,10 @@ class Neighbours(nn.Module):
                 z = y if self.last is None else y + self.last
                 self.last = 0.1 * y[:, :1].mean()
                 return z
+            case "as many as there is room for":  # as a mixture of experts does
+                expert = nn.functional.one_hot(y.argmax(dim=1), y.shape[1])
+                rank = (expert.cumsum(dim=0) * expert).sum(dim=1)
+                return torch.where(rank[:, None] <= max(0.9 * len(x), 8), y, -y)
         return y
 
 
@@ -183,6 +187,14 @@ WAYS = ["the draw before", "a little", "late rows", "large batches", "the call b
 def test_networks_that_look_at_other_draws_are_refused(how, by_torch):
     with pytest.raises(InputError, match="depends on the other images of its batch, or on chance"):
         draw(Neighbours(how))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_networks_with_room_for_some_draws_are_refused(seed, by_torch):
+    """Among images that differ there is room for all; the draws of one image are much alike."""
+    network = Neighbours("as many as there is room for", odd_networks.convolutional(seed=seed))
+    with pytest.raises(InputError, match="depends on the other images of its batch, or on chance"):
+        draw(network)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])

@@ -82,26 +82,30 @@ def check_rows(
 
     This is what a certificate assumes of a network. So it is looked at with batches of the size
     that is drawn, by what runs them: a full batch, the same with its rows in another order, every
-    second row beside empty and beside very noisy images, and the first batch again. It finds
-    mistakes, not malice: a network can always be built that behaves here and nowhere else.
+    second row beside empty and beside very noisy images, and the first batch again; then noisy
+    copies of one image, as the draws are, in two orders. It finds mistakes, not malice: a network
+    can always be built that behaves here and nowhere else.
     """
     source = torch.Generator().manual_seed(1)
     images, noise, others = (torch.randn((batch, *shape), generator=source) for _ in range(3))
-    images = images.abs().clamp(0, 1) + torch.linspace(0, 1, batch)[:, None, None, None] * noise
+    noise *= torch.linspace(0, 1, batch)[:, None, None, None]
+    images = images.abs().clamp(0, 1) + noise
+    copies = images[:1] + noise / 4
     places, order = torch.arange(batch), torch.randperm(batch, generator=source)
     kept = places % 2 == 0
     beside = torch.where(kept[:, None, None, None], images, 4 * others)
     alone = torch.where(kept[:, None, None, None], images, 0.0)
-    first = [each.cpu() for each in forward(images.to(device))]
-    for x, rows, same in (
-        (images[order], order, places),
-        (beside, places, places[kept]),
-        (alone, places, places[kept]),
-        (images, places, places),
+    shuffled = (images[order], order, places)
+    half = [(x, places, places[kept]) for x in (beside, alone)]
+    for whole, attempts in (
+        (images, [shuffled, *half, (images, places, places)]),
+        (copies, [(copies[order], order, places)]),
     ):
-        for name, given, found in zip(_NAMES, first, forward(x.to(device)), strict=False):
-            if not agree(given[rows][same], found.cpu()[same], tolerance=_ROWS[precision]):
-                raise _not_a_function(name)
+        first = [each.cpu() for each in forward(whole.to(device))]
+        for x, rows, same in attempts:
+            for name, given, found in zip(_NAMES, first, forward(x.to(device)), strict=False):
+                if not agree(given[rows][same], found.cpu()[same], tolerance=_ROWS[precision]):
+                    raise _not_a_function(name)
 
 
 def _not_a_function(name: str) -> InputError:
