@@ -322,6 +322,18 @@ def test_a_table_goes_on_with_its_seed_and_refuses_other_settings(project, capsy
     assert "not a table of this command" in capsys.readouterr().err
 
 
+def test_a_file_that_has_changed_is_answered_anew(project, capsys):
+    """The row of what stood in the file before would be a certificate for another image."""
+    options = ["--n0", "20", "--n", "60", "--theta", "0.8", "--seed", "5"]
+    assert main(["certify", "0.png", "1.png", *options, "--out", "t.csv"]) == 0
+    (project / "0.png").write_bytes((project / "1.png").read_bytes())
+    capsys.readouterr()
+    assert main(["certify", "0.png", "1.png", *options, "--out", "t.csv"]) == 0
+    assert "1 from before" in capsys.readouterr().out
+    assert main(["certify", "0.png", "1.png", *options, "--out", "fresh.csv"]) == 0
+    assert (project / "t.csv").read_bytes() == (project / "fresh.csv").read_bytes()
+
+
 def test_a_file_that_was_repaired_gets_its_row(project, capsys):
     options = ["--n0", "20", "--n", "60", "--theta", "0.8", "--out", "t.csv"]
     (project / "a.png").write_bytes(b"broken")

@@ -13,6 +13,7 @@ from aces.commands.answering import Answered
 from aces.commands.table import SETTINGS, AnswerTable
 from aces.console import say
 from aces.errors import InputError
+from aces.files import digest
 
 if TYPE_CHECKING:
     from aces.model.composed import ACES
@@ -23,6 +24,7 @@ EXAMPLE = """aces certify photo.png
   aces certify photos/ --out results.csv"""
 COLUMNS = (
     "image",
+    "sha256",
     "prediction",
     "class",
     "radius",
@@ -113,15 +115,24 @@ def _run_table(
         options["seed"] = secrets.randbits(53)
     settings = _settings(model, options)
     table.check(settings)
-    missing, seen = table.begin(files), []
+    digests = {file: _digest(file) for file in files}
+    missing, seen = table.begin(digests), []
     ask = functools.partial(model.certify, **options)
     for it in answering.answer_files(missing, model, ask, quiet=False):
-        table.add(_record(it) | settings)
+        table.add(_record(it) | settings | {"sha256": digests[it.file]})
         seen.append(it)
     table.finish(files)
     done = len(files) - sum(it.error is not None for it in seen)
     say(f"{args.out}: {done:,} of {len(files):,} images, {len(files) - len(missing):,} from before")
     return answering.report_broken("certify", seen) or _below(args.radius, seen)
+
+
+def _digest(file: str) -> str:
+    """sha256 of a file, before it is read as an image: one that changes later is another file."""
+    try:
+        return digest(file)
+    except OSError:  # reading the image will say what is wrong
+        return ""
 
 
 def _settings(model: "ACES", options: dict[str, Any]) -> dict[str, Any]:

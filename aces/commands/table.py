@@ -1,14 +1,15 @@
 """A CSV table of answers that survives a kill: rows are added as they come, a restart goes on.
 
-The table also is the memory of the run. Its rows say with which settings they were made; a restart
-with other settings is refused, and one with the same settings repeats their seed. So a run that was
-killed and started again writes the same bytes as one that was not.
+The table also is the memory of the run. Its rows say with which settings they were made, and of
+which files; a restart with other settings is refused, one with the same settings repeats their seed,
+and a file that has changed is answered anew. So a run that was killed and started again writes the
+same bytes as one that was not.
 """
 
 import csv
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,14 @@ class AnswerTable:
                         f"{_cell(settings[name])}: choose another file, or remove this one"
                     )
 
-    def begin(self, files: Sequence[str]) -> list[str]:
-        """Keep the rows of these files, in their order; the files that have none yet."""
-        self.rows = {file: self.rows[file] for file in files if file in self.rows}
+    def begin(self, digests: Mapping[str, str]) -> list[str]:
+        """Keep the rows of these files, in their order; the files that have none yet, or whose
+        content was another one. digests: sha256 by file.
+        """
+        kept = {file: row for file, row in self.rows.items() if row["sha256"] == digests.get(file)}
+        self.rows = {file: kept[file] for file in digests if file in kept}
         self._write(self.rows.values())
-        return [file for file in files if file not in self.rows]
+        return [file for file in digests if file not in kept]
 
     def add(self, row: dict[str, Any]) -> None:
         """Append a row, so that it is on the disk when this returns."""
