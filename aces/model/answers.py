@@ -24,14 +24,13 @@ class Writer:
     rule: str
     alpha: float
     classes: Sequence[str] | None
-    rounding: np.ndarray  # (N,) l2 by which each image was moved to the lattice of the noise
     core: str  # sha256 of the core network
 
     def certificates(self, outcomes: Outcomes, counts: Counts) -> list[Certificate]:
         """One per image, from the outcomes at the only theta."""
         assert outcomes.p_select is not None and outcomes.p_class is not None
         # A certificate speaks of the image on the lattice; around the image itself it is smaller.
-        radius, rounding = outcomes.radius[:, 0], self.rounding
+        radius, rounding = outcomes.radius[:, 0], rounding_of(self.images, counts.settings)
         smaller = np.maximum(np.nextafter(radius - rounding, -np.inf), 0.0)
         return self._certificates(
             counts.settings,
@@ -62,7 +61,7 @@ class Writer:
             p_class=shown,
             draws=np.array([it.draws for it in answers]),
             invalid=np.array([it.invalid for it in answers]),
-            rounding=self.rounding,
+            rounding=rounding_of(self.images, settings),
         )
 
     def predictions(
@@ -74,15 +73,16 @@ class Writer:
             routes.tolist(),
             draws.tolist(),
             invalid.tolist(),
-            self.rounding.tolist(),
+            rounding_of(self.images, counts.settings).tolist(),
             strict=True,
         )
         return [self._prediction(counts.settings, *column) for column in columns]
 
     def predictions_of(self, answers: list[Answer]) -> list[Prediction]:
+        moved = rounding_of(self.images, answers[0].settings)
         return [
             self._prediction(it.settings, it.prediction, it.route, it.draws, it.invalid, rounding)
-            for it, rounding in zip(answers, self.rounding.tolist(), strict=True)
+            for it, rounding in zip(answers, moved.tolist(), strict=True)
         ]
 
     def _certificates(self, settings: Settings, **columns: np.ndarray) -> list[Certificate]:
@@ -140,15 +140,15 @@ class Writer:
         return self.classes[label] if self.classes is not None and label != ABSTAIN else ""
 
 
-def rounding_of(images: Images, *, sigma: float, noise: str) -> np.ndarray:
-    """(N,) the l2 distance of each image from the lattice point that stands for it.
+def rounding_of(images: Images, settings: Settings) -> np.ndarray:
+    """(N,) the l2 distance of each image from the lattice point that was drawn from in its place.
 
     It is 0 for uint8 images, and for floats that are the nearest ones to lattice points: these are
     the same images in another notation.
     """
-    if noise != "exact":
+    if settings.noise != "exact":
         return np.zeros(len(images))
-    steps = lattice(sigma)
+    steps = lattice(settings.sigma)
     points = lattice_points(images.pixels, steps).double() / steps.scale
     same = (images.pixels == points.to(images.pixels.dtype)).flatten(1).all(dim=1).numpy()
     return np.where(same, 0.0, rounding_distance(images.pixels, steps))

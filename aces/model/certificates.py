@@ -47,8 +47,8 @@ class Certificate:
 
     Unless `prediction` is ABSTAIN (-1), it is what ACES answers at the image. If `radius` is above
     0, ACES gives the same answer at every image that is nearer than `radius` in the l2 norm. Without
-    a radius, the answer for a float image is that at the lattice point next to it, which is
-    `rounding` away.
+    a radius, the answer for a float image is about the draws at the lattice point next to it, which
+    is `rounding` away, and the core network's class of the image itself.
 
     `p_select` and `p_class` are lower bounds. Each of them alone holds with probability at least
     1 - alpha, and so does the certificate that follows from them; that both hold at once has

@@ -24,7 +24,7 @@ from aces.errors import InputError
 from aces.files import digest_of
 from aces.model import checks, pipeline
 from aces.model import folder as saved
-from aces.model.answers import Writer, prediction_routes, rounding_of
+from aces.model.answers import Writer, prediction_routes
 from aces.model.certificates import Certificate, Prediction
 from aces.model.inputs import ARRAYS, as_images
 from aces.model.plans import Planner
@@ -153,8 +153,8 @@ class ACES:
         how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if radius is not None:
-            question: dict[str, Any] = {"radius": radius, "theta": self.theta}
-            question |= {"alpha": alpha, "rule": self.rule}
+            question: dict[str, Any] = {"radius": radius, "theta": writer.theta}
+            question |= {"alpha": alpha, "rule": writer.rule}
             answers = self._draw(sampling.certify_at, images, plan, **how, **question)
             return writer.certificates_at(answers, radius=radius)
         core = self._core_classes(x, images)
@@ -163,8 +163,8 @@ class ACES:
             counts,
             core,
             alpha=alpha,
-            thetas=[self.theta],
-            rule=self.rule,
+            thetas=[writer.theta],
+            rule=writer.rule,
             multiplicity=multiplicity,
         )
         return writer.certificates(outcomes, counts)
@@ -203,13 +203,13 @@ class ACES:
         how: dict[str, Any] = {"index": index, "progress": progress}
         writer = self._writer(images, alpha=alpha)
         if adaptive:
-            question: dict[str, Any] = {"core": core, "theta": self.theta}
-            question |= {"alpha": alpha, "rule": self.rule}
+            question: dict[str, Any] = {"core": core, "theta": writer.theta}
+            question |= {"alpha": alpha, "rule": writer.rule}
             return writer.predictions_of(
                 self._draw(sampling.predict, images, plan, **how, **question)
             )
         counts = self._draw(sampling.sample, images, plan, **how)
-        ask: dict[str, Any] = {"alpha": alpha, "thetas": [self.theta], "rule": self.rule}
+        ask: dict[str, Any] = {"alpha": alpha, "thetas": [writer.theta], "rule": writer.rule}
         labels = rules.predict(counts, core, **ask)[:, 0]
         routes = prediction_routes(labels, rules.certify(counts, core, **ask), counts.guess, core)
         return writer.predictions(labels, routes, counts)
@@ -384,9 +384,8 @@ class ACES:
         return as_images(x, shape=self.shape, resize=self.resize)
 
     def _writer(self, images: Images, *, alpha: float) -> Writer:
-        rounding = rounding_of(images, sigma=self.sigma, noise=self.noise)
         core = fingerprint(self.networks["core"])
-        return Writer(images, self.theta, self.rule, alpha, self.classes, rounding, core)
+        return Writer(images, self.theta, self.rule, alpha, self.classes, core)
 
     def _core_classes(self, x: "Source", images: Images) -> np.ndarray:
         """(N,) the core network's classes of the images without noise. A core network with a size

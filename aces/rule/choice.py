@@ -69,7 +69,7 @@ class Choice:
         """
         answers = self.predict(evidence, guess, self.core[images])
         self.open[images] = answers == ABSTAIN
-        self.right[images] = answers == self.label[images, None]
+        self.right[images] = (answers == self.label[images, None]) & ~self.open[images]
         return np.asarray(~self.open[images][:, self._matters()].any(axis=1))
 
     def calibration(self) -> Calibration:
