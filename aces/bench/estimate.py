@@ -51,9 +51,9 @@ class Sizes:
     calibration: int
 
 
-def estimate(params: Params, *, where: Runtime | None = None) -> list[Part]:
+def estimate(params: Params) -> list[Part]:
     """The parts of a run from nothing; the download of the dataset is not among them."""
-    where = where or runtime.from_environment()
+    where = runtime.from_environment()
     sizes, info = sizes_of(params), info_of(params)
     parts = []
     if _is_trained(params.core.checkpoint, params.core.weights):

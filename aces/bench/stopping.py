@@ -24,28 +24,29 @@ PLANS = {
     ),
 }
 CHUNK, ALPHA = 500, 0.001
+IMAGES = 500  # of the run, evenly spread, at most
 THETAS = np.arange(101) / 100
 SMALL = 0.01  # a theta with a smaller average radius says nothing about the share that is kept
 
 Draws = dict[str, np.ndarray]  # classes (N, K); score, doubt, joint_doubt (N, BINS + 1)
 
 
-def measure_stopping(counts: Counts, *, images: int = 500, seed: int = 0) -> dict:
+def measure_stopping(counts: Counts) -> dict:
     """For each number of draws and each plan, against all draws and one look, by both rules:
 
     draws: the share of the draws that is made; kept: the share of the average certified radius, as
     a mean over all thetas and at the worst theta; abstentions: the further share of CERTIFY's
-    answers that are abstentions. images: so many of the run's, evenly spread, at most.
+    answers that are abstentions.
     """
     if not counts.classes[Round.BOUND].sum(axis=1).all():
         raise InputError("samples/counts.npz has images without draws: run `dvc repro sample`")
     chosen = np.unique(
-        np.linspace(0, len(counts.label) - 1, min(images, len(counts.label))).astype(int)
+        np.linspace(0, len(counts.label) - 1, min(IMAGES, len(counts.label))).astype(int)
     )
     found: dict[str, dict] = {}
     for n in DRAWS:
         for name, plan in PLANS.items():
-            world = _World(counts, chosen, np.random.default_rng(seed))
+            world = _World(counts, chosen, np.random.default_rng(0))
             found[f"n = {n:,}, {name}"] = _compare(world, plan, n)
     return {"images": len(chosen), "plans": found}
 

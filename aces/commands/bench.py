@@ -4,7 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from aces.console import console
+from aces import params, paths
+from aces.console import say
 from aces.errors import InputError
 from aces.files import write_json
 
@@ -61,71 +62,52 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"--out={args.out}: the folder {args.out.parent} does not exist; make it first"
         )
-    figures = {
-        section: MEASURES[section](args) for section in args.sections or SECTIONS[:-OF_A_RUN]
-    }
+    sections = args.sections or SECTIONS[:-OF_A_RUN]
+    figures = {section: measure(section, args) for section in sections}
     if args.out is not None:
         write_json(args.out, figures)
     if args.json:
         print(json.dumps(figures, indent=2))
     else:
         for section, found in figures.items():
-            console.print(SUMMARIES[section](found), markup=False, soft_wrap=True)
+            say(SUMMARIES[section](found))
     return 0
 
 
-def _measure_sampler(args: argparse.Namespace) -> dict:
-    from aces.bench.sampler import measure_sampler
+def measure(section: str, args: argparse.Namespace) -> dict:
+    """The figures of one section. Only its own module is imported: that takes seconds."""
+    match section:
+        case "sampler" | "scaling":
+            from aces.bench import sampler
 
-    return measure_sampler(
-        network=args.network,
-        seconds=args.seconds,
-        repeats=args.repeats,
-        device=args.device,
-        workers=args.workers,
-    )
+            ways = {"sampler": sampler.measure_sampler, "scaling": sampler.measure_scaling}
+            return ways[section](
+                network=args.network,
+                seconds=args.seconds,
+                repeats=args.repeats,
+                device=args.device,
+                workers=args.workers,
+            )
+        case "rule":
+            from aces.bench.rule import measure_rule
 
+            return measure_rule(args.repeats)
+        case "training":
+            from aces.bench.training import measure_to_accuracy, measure_training
 
-def _measure_scaling(args: argparse.Namespace) -> dict:
-    from aces.bench.sampler import measure_scaling
+            found = measure_training(args.repeats, device=args.device)
+            if args.to_accuracy:
+                found["to_accuracy"] = measure_to_accuracy(params.load(), device=args.device)
+            return found
+        case "stopping":
+            from aces.bench.stopping import measure_stopping
+            from aces.rule.counts import read_counts
 
-    return measure_scaling(
-        network=args.network,
-        seconds=args.seconds,
-        repeats=args.repeats,
-        device=args.device,
-        workers=args.workers,
-    )
+            return measure_stopping(read_counts(paths.COUNTS))
+        case _:
+            from aces.bench.results import measure_results
 
-
-def _measure_rule(args: argparse.Namespace) -> dict:
-    from aces.bench.rule import measure_rule
-
-    return measure_rule(args.repeats)
-
-
-def _measure_training(args: argparse.Namespace) -> dict:
-    from aces import params
-    from aces.bench.training import measure_to_accuracy, measure_training
-
-    found = measure_training(args.repeats, device=args.device)
-    if args.to_accuracy:
-        found["to_accuracy"] = measure_to_accuracy(params.load(), device=args.device)
-    return found
-
-
-def _measure_stopping(args: argparse.Namespace) -> dict:
-    from aces import paths
-    from aces.bench.stopping import measure_stopping
-    from aces.rule.counts import read_counts
-
-    return measure_stopping(read_counts(paths.COUNTS))
-
-
-def _measure_results(args: argparse.Namespace) -> dict:
-    from aces.bench.results import measure_results
-
-    return measure_results(images=args.images)
+            return measure_results(images=args.images)
 
 
 def _sampler_summary(found: dict) -> str:
@@ -212,14 +194,6 @@ def _results_summary(found: dict) -> str:
     )
 
 
-MEASURES = {
-    "sampler": _measure_sampler,
-    "scaling": _measure_scaling,
-    "rule": _measure_rule,
-    "training": _measure_training,
-    "stopping": _measure_stopping,
-    "results": _measure_results,
-}
 SUMMARIES = {
     "sampler": _sampler_summary,
     "scaling": _scaling_summary,

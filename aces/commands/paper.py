@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from aces.console import console, fail
+from aces.console import fail, say
 from aces.errors import InputError
 from aces.files import make_folder
 
@@ -14,8 +14,8 @@ ACES is a clone of https://github.com/eth-sri/ACES, or a part of it.
 
 exit status:
   0  every published number agrees, or differs only because the published analysis takes an
-     abstaining selection for a
-     selection (the errata, each listed; there are none with --abstain-as-selected)
+     abstaining selection for a selection (the errata, each listed; there are none with
+     --abstain-as-selected)
   1  a published number is not reproduced, or a file is missing or damaged (each is named)"""
 
 
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     root, out = Path(args.release), Path(args.out)
     if not root.is_dir():
         raise InputError(
-            f"RELEASE_DIR={args.release} is no folder: give the official release, `git clone https://github.com/eth-sri/ACES`"
+            f"RELEASE_DIR={args.release} is no folder: give the official release, "
+            "`git clone https://github.com/eth-sri/ACES`"
         )
     found = release.read_release(root)
     frame, numbers = analysis.analyse(found, abstain_as_selected=args.abstain_as_selected)
@@ -90,20 +91,19 @@ def write(out: Path, found, frame, *, differing: list, verdict: str) -> None:
 
 
 def tell(verdict: str, errata: list, failures: list, problems: list, out: Path) -> None:
-    console.print(verdict)
+    say(verdict)
     if errata:
-        console.print(
+        say(
             f"{len(errata)} differ because the published analysis takes an abstaining selection "
-            "for a selection (errata):",
-            soft_wrap=True,
+            "for a selection (errata):"
         )
     for number in errata:
-        console.print(f"  {number}", markup=False, soft_wrap=True)
+        say(f"  {number}")
     for number in failures:
         fail(f"not reproduced: {number}")
     for problem in problems:
-        fail(f"{problem}")
-    console.print(f"Tables and figures are in {out}.", markup=False, soft_wrap=True)
+        fail(str(problem))
+    say(f"Tables and figures are in {out}.")
 
 
 def _records(numbers: list) -> list[dict]:

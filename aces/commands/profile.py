@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aces import files, params, paths
-from aces.console import console
+from aces.console import say
 from aces.errors import InputError
 
 EXAMPLE = "aces profile use cifar10-gaussian"
@@ -61,9 +61,7 @@ def _list(*, as_json: bool) -> int:
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         mark = "*" if row["in_place"] else " "
-        console.print(
-            f"{mark} {row['name']:{width}}  {row['purpose']}", markup=False, soft_wrap=True
-        )
+        say(f"{mark} {row['name']:{width}}  {row['purpose']}")
     return 0
 
 
@@ -74,7 +72,7 @@ def _use(name: str) -> int:
     params.load(known[name])  # refuses a broken profile before anything is replaced
     replaced = _what_is_in_place(known)
     files.write_text(PARAMS, contents(known[name]))
-    console.print(f"params.yaml is now {name}; {replaced}", markup=False, soft_wrap=True)
+    say(f"params.yaml is now {name}; {replaced}")
     return 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from aces import paths
-from aces.console import console
+from aces.console import say
 from aces.errors import InputError
 
 EXAMPLE = "aces scratch --remove 3f2a"
@@ -44,10 +44,7 @@ def run(args: argparse.Namespace) -> int:
     root = paths.scratch()
     if args.remove is not None:
         removed = [remove(root, entry) for entry in _chosen(root, args.remove)]
-        console.print(
-            f"removed {len(removed)} of {root}, {_bytes(sum(entry.size for entry in removed))}",
-            markup=False,
-        )
+        say(f"removed {len(removed)} of {root}, {_bytes(sum(entry.size for entry in removed))}")
     elif args.json:
         print(json.dumps([asdict(entry) for entry in entries(root)], indent=2))
     else:
@@ -131,17 +128,9 @@ def _chosen(root: Path, name: str) -> list[Entry]:
 def _show(root: Path) -> None:
     found = entries(root)
     for entry in found:
-        console.print(
-            f"{entry.kind}  {entry.name}  {_bytes(entry.size)}, {_span(entry.age)} "
-            f"old{_described(entry)}",
-            markup=False,
-            soft_wrap=True,
-        )
-    console.print(
-        f"{root}: {len(found)} entries, {_bytes(sum(entry.size for entry in found))}",
-        markup=False,
-        soft_wrap=True,
-    )
+        size, age = _bytes(entry.size), _span(entry.age)
+        say(f"{entry.kind}  {entry.name}  {size}, {age} old{_described(entry)}")
+    say(f"{root}: {len(found)} entries, {_bytes(sum(entry.size for entry in found))}")
 
 
 def _described(entry: Entry) -> str:

@@ -126,14 +126,12 @@ def log_model(
     n0: int = 100,
     n: int = 1000,
     alpha: float = 0.001,
-    example: np.ndarray | None = None,
 ) -> "ModelInfo":
     """Log what `ACES.save` wrote to `folder` in the active run, and register it as
     `aces-<dataset>`.
 
-    n0, n, alpha: what a request gets that does not say otherwise; example: (N, C, H, W) float32 in
-    [0, 1]. The library itself is stored with the model, so that it is loaded with the code that
-    made it.
+    n0, n, alpha: what a request gets that does not say otherwise. The library itself is stored with
+    the model, so that it is loaded with the code that made it.
     """
     model = ACES.load(folder)
     if model.shape is None:
@@ -147,7 +145,7 @@ def log_model(
         artifacts={ARTIFACT: str(folder)},
         code_paths=[str(Path(aces.__file__).parent)],
         signature=signature(model, n0=n0, n=n, alpha=alpha),
-        input_example=_grey(model) if example is None else example,
+        input_example=_grey(model),
         pip_requirements=requirements(),
         registered_model_name=paths.registered_model(dataset),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from aces.errors import InputError
 
 CURVE = ("radius", "certified_accuracy", "empirical_accuracy")
-KINDS = {"class": "class", "selection": "selection", "random": "random", "any": "any"}
+KINDS = ("class", "selection", "random", "any")  # the attacks, and any of them
 
 
 def read_attack(path: Path, files: Mapping[str, str]) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def section(attack: Mapping[str, Any] | None, template: str) -> str:
         theta=f"{attack['theta']:g}",
         images=f"{attack['images']:,}",
         certified=f"{attack['certified']:,}",
-        head="".join(f"<th scope=col>{words}</th>" for words in KINDS.values()),
+        head="".join(f"<th scope=col>{words}</th>" for words in KINDS),
         rows=rows,
         inside=(
             f"<b>Inside the certified radius an attack succeeded on {breaches}: these certificates "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SECONDS = 60
+WIDTH, HEIGHT = 1280, 2400  # of the picture
 # Without these a browser with no network looks for updates, and as root (in a container) it does
 # not start.
 QUIET = (
@@ -29,7 +30,7 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def screenshot(page: str | Path, png: str | Path, *, width: int = 1280, height: int = 2400) -> bool:
+def screenshot(page: str | Path, png: str | Path) -> bool:
     """Picture the top of the HTML file `page` as `png`; False, and nothing else, where that cannot
     be done.
     """
@@ -42,7 +43,7 @@ def screenshot(page: str | Path, png: str | Path, *, width: int = 1280, height: 
             program,
             *QUIET,
             f"--user-data-dir={profile}",
-            f"--window-size={width},{height}",
+            f"--window-size={WIDTH},{HEIGHT}",
             f"--screenshot={png}",
             Path(page).resolve().as_uri(),
         ]

@@ -58,9 +58,9 @@ def acr(inputs: Inputs) -> pd.DataFrame:
     return _with_intervals(inputs, "acr")
 
 
-def correctness(inputs: Inputs, bins: int = ENTROPY_BINS) -> pd.DataFrame:
+def correctness(inputs: Inputs) -> pd.DataFrame:
     """How many images are certifiable, and how many not, by their median score."""
-    edges = np.linspace(0, 1, bins + 1)
+    edges = np.linspace(0, 1, ENTROPY_BINS + 1)
     certified, _ = np.histogram(inputs.median_score[inputs.certifiable], edges)
     other, _ = np.histogram(inputs.median_score[~inputs.certifiable], edges)
     return pd.DataFrame(

@@ -281,5 +281,5 @@ def _float32_down(values: np.ndarray) -> np.ndarray:
     return np.where(single > values, np.nextafter(single, np.float32(0)), single)
 
 
-def _down(value: float, digits: int = 6) -> float:
-    return float(np.floor(value * 10**digits) / 10**digits)
+def _down(value: float) -> float:
+    return float(np.floor(value * 1e6) / 1e6)

@@ -35,13 +35,13 @@ class Comparison:
     intervals: dict[float, dict[str, tuple[float, float]]]
 
 
-def compare_rules(folder: Path, *, name: str, multiplicity: str = "bonferroni") -> Comparison:
+def compare_rules(folder: Path, *, name: str) -> Comparison:
     """Both rules on the draws of a finished run; the paper's rule as in the paper (Bonferroni)."""
     settings = params.load(folder / paths.PARAMS)
     counts, core = samples.read_evaluation(folder)
     right, thetas = core == counts.label, grid.thetas(STEP)
     scores = {
-        which: _scores(counts, core, settings, rule=which, multiplicity=multiplicity)
+        which: _scores(counts, core, settings, rule=which, multiplicity="bonferroni")
         for which in rule.RULES
     }
     readings = {
