@@ -87,12 +87,15 @@ def test_search_works_in_a_page_opened_from_disk(site, chromium):
 
 
 @pytest.mark.slow
-def test_the_reference_is_made_from_docstrings_and_from_the_commands(site):
+def test_reference_and_list_of_modules_are_made_from_the_code(site):
     python = (site / "reference" / "api.html").read_text()
     for title in ("ACES", "Certificate", "lower_bound", "train_network", "load_checkpoint"):
         assert re.search(rf'id="aces\.[\w.]*{title}"', python), title
     commands = (site / "reference" / "cli.html").read_text()
     assert "usage: aces certify" in commands and "<!-- help" not in commands
+    house = (site / "architecture.html").read_text()
+    modules = {path.stem for path in (ROOT / "aces").rglob("*.py")} - {"__init__"}
+    assert all(f"<td><code>{module}</code></td>" in house for module in modules)
 
 
 # ---------------------------------------------------------------- costs
