@@ -66,11 +66,18 @@ def more(array, place, amount=1):
     return array
 
 
+def below_zero(c: Counts) -> np.ndarray:
+    """The classes with a negative count, and all sums as before."""
+    a, b = (each for each in range(3) if each != c.guess[0])
+    return more(more(c.classes, (1, 0, a), -1000), (1, 0, b), 1000)
+
+
 DAMAGE = {
-    "negative": lambda c: {"classes": more(c.classes, (1, 0, 0), -1000)},
+    "negative": lambda c: {"classes": below_zero(c)},
     "lost draw": lambda c: {"invalid": more(c.invalid, (0, 0))},
     "moved bins": lambda c: {"score": more(more(c.score, (1, 0, 3)), (1, 0, 4), 1)},
     "joint above": lambda c: {"joint_doubt": more(c.joint_doubt, (1, 0, 777), 1)},
+    "joint of other bins": lambda c: {"joint_score": np.roll(c.joint_score, 1, axis=2)},
     "joint in round guess": lambda c: {"joint_score": more(c.joint_score, (0, 0, 0), 1)},
     "guess -1": lambda c: {"guess": more(c.guess, 0, -1 - int(c.guess[0]))},
     "another guess": lambda c: {"guess": (c.guess + 1) % 3},
@@ -101,7 +108,17 @@ def test_inconsistent_counts_are_refused(tmp_path, damage):
     refused(tmp_path, dataclasses.replace(counts, **DAMAGE[damage](counts)))
 
 
+def shrinking(k: Looks) -> np.ndarray:
+    """The scores with other bins at the second of three looks, where that look was made."""
+    score = k.score.copy()
+    late = k.made == 3
+    score[1, late] = np.roll(score[1, late], 1, axis=1)
+    return score
+
+
 LOOKS_DAMAGE = {
+    "other bins at every look": lambda k: {"score": np.roll(k.score, 1, axis=2)},
+    "other bins at one look": lambda k: {"score": shrinking(k)},
     "made 0": lambda k: {"made": more(k.made, 0, -int(k.made[0]))},
     "made too often": lambda k: {"made": more(k.made, 0, 3)},
     "made with other totals": lambda k: {"made": np.where(k.made < 3, k.made + 1, 1)},

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from aces import files
@@ -73,3 +74,10 @@ def test_an_error_leaves_the_old_file_alone(tmp_path):
 def test_a_place_that_takes_no_files_is_one_line(write):
     with pytest.raises(InputError, match="^/proc.*nothing can be written there.*another place$"):
         write()
+
+
+def test_arrays_that_would_fill_the_memory_are_refused_unread(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
+    files.write_npz(tmp_path / "large.npz", zeros=np.zeros(1000))
+    with pytest.raises(InputError, match="it claims to unpack to 8,"):
+        files.read_npz(tmp_path / "large.npz", what="a file of zeros", remedy="get it again")
