@@ -2,10 +2,13 @@
 counted.
 """
 
+import base64
 import json
 import os
 import resource
 import shutil
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +166,16 @@ def test_a_forged_record_is_drawn_again(tmp_path, started, kind):
     started.clear()
     assert written(tmp_path, draw(tmp_path / "scratch")) == expected
     assert len(started) == 1
+
+
+def test_a_record_that_would_fill_the_memory_is_refused_unread():
+    line = b"checksum key " + base64.b64encode(zlib.compress(bytes(2**26)))
+    tracemalloc.start()
+    try:
+        assert shards._table(line, shape=(1, 100)) is None
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 LARGE = '{"probe": [1%s]}' % (400 * "0")  # larger than any float
