@@ -231,6 +231,50 @@ def test_loggers_and_the_modules_of_others_are_no_part_of_it():
     assert identity(Reader()) == before
 
 
+class Refuses:
+    """An object that answers no question, as some libraries' placeholders do."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        raise ValueError("ask something else")
+
+    def __repr__(self):
+        raise ValueError("ask something else")
+
+
+REFUSES = Refuses()
+
+
+class Wraps(nn.Module):
+    def __init__(self, inner: nn.Module):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Strange(Wraps):
+    def forward(self, x):
+        return super().forward(x) if REFUSES is not None else x
+
+
+def test_a_global_with_the_name_of_an_attribute_is_no_part_of_it(monkeypatch):
+    """`inner` is an attribute here, whatever a script calls by that name."""
+    before = identity(Wraps(odd_networks.convolutional()))
+    monkeypatch.setattr(sys.modules[__name__], "inner", Refuses(), raising=False)
+    assert identity(Wraps(odd_networks.convolutional())) == before
+
+
+def test_values_that_answer_no_question_are_known_by_their_class(monkeypatch):
+    network = Strange(odd_networks.convolutional())
+    before = identity(network)
+    assert identity(network) == before
+    monkeypatch.setattr(sys.modules[__name__], "REFUSES", None)
+    assert identity(network) != before
+
+
 @pytest.mark.slow
 def test_it_is_the_same_in_every_process():
     script = "import test_identity as t; print(t.identity(t.Odd()), t.identity(t.Reader()))"

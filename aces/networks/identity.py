@@ -12,12 +12,14 @@ turn. What code writes into files, or decides by the time of day, is beyond any 
 """
 
 import collections
+import dis
 import functools
 import sys
 import sysconfig
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -156,12 +158,12 @@ class _Description:
         library = _root(_module(type(value)))
         if kind.startswith("torch._ops.") or (_is_python(library) and library not in _HOLDERS):
             return _repr(value)
-        attributes = dict(getattr(value, "__dict__", None) or {})
+        attributes = dict(_attribute(value, "__dict__") or {})
         for base in type(value).__mro__:
             slots = base.__dict__.get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
-                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                    attributes[name] = getattr(value, name)
+                if name not in ("__dict__", "__weakref__"):
+                    attributes[name] = _attribute(value, name)
         if attributes:
             return [self.of(type(value)), self._dict(attributes)]
         return [self.of(type(value)), _repr(value)]  # torch.dtype, torch.device, numpy's functions
@@ -194,19 +196,17 @@ class _Description:
         ]
 
     def _read_by(self, function: types.FunctionType) -> list[object]:
-        """The values beside a function that its code names, and of modules the attributes that it
+        """The values beside a function that its code reads, and of modules the attributes that it
         names: constants, other functions, classes.
         """
         names = sorted(set(_names(function.__code__)))
         found: list[object] = []
-        for name in names:
-            if name not in function.__globals__:
-                continue
+        for name in sorted(set(_globals(function.__code__)) & function.__globals__.keys()):
             value = function.__globals__[name]
             found.append((name, self.of(value)))
             if isinstance(value, types.ModuleType) and not _is_named_only(value):
-                members = (each for each in names if hasattr(value, each))
-                found += [(name, each, self.of(getattr(value, each))) for each in members]
+                members = [(each, _attribute(value, each)) for each in names]
+                found += [(name, each, self.of(it)) for each, it in members if it is not None]
         return found
 
 
@@ -245,9 +245,33 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(each)
 
 
+@functools.lru_cache(maxsize=4096)
+def _globals(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that a code reads, and the functions that it makes. An attribute may have the name
+    of a global that the code has nothing to do with.
+    """
+    read = [it.argval for it in dis.get_instructions(code) if it.opname in _READS]
+    inner = [_globals(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return tuple(read) + sum(inner, ())
+
+
+_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+
+
+def _attribute(value: object, name: str) -> Any:
+    """None where there is none, and where asking for it fails, in whatever way."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
+
+
 def _repr(value: object) -> str:
     """What a value says of itself; an address is no part of it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        return _name(type(value))
     return text if " at 0x" not in text else str(getattr(value, "__qualname__", ""))
 
 
