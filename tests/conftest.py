@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # The width of the terminal that runs the tests is none of their business: each sets its own, and
@@ -14,6 +15,10 @@ import pytest
 os.environ.pop("COLUMNS", None)
 
 from aces.reporting.browser import QUIET, find_browser
+
+# How long an example takes says something about the machine, nothing about the code.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 # Files that take minutes. They come first, so that two processes end at about the same time.
 LONGEST = ("test_pipeline.py", "test_serving.py", "test_rounding_attack.py", "test_training.py")

@@ -28,7 +28,7 @@ THETAS = [0.0, 0.001, 0.25, 0.499, 0.5, 0.75, 0.999, 1.0]
 BIN = np.array([0])  # the theta of worlds
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.001, 0.05, 0.3]),
@@ -59,7 +59,7 @@ def test_the_rule_agrees_with_its_naive_twin(seed, alpha, looks, n0, n, own_draw
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.001, 0.05]), st.booleans(), st.booleans())
 def test_at_theta_one_it_is_plain_smoothing(seed, alpha, looks, own_draws):
     rng = np.random.default_rng(seed)

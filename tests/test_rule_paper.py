@@ -22,7 +22,7 @@ ceiling = partial(rule.ceiling, rule="paper")
 THETAS = [0.0, 0.001, 0.25, 0.499, 0.5, 0.75, 0.999, 1.0]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(MODES),
@@ -149,7 +149,7 @@ def test_predict_as_printed_is_unsound():
 # ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_at_theta_one_aces_is_its_certification_network(seed, looks):
     """With `iut`, image by image, CERTIFY and PREDICT, also with invalid draws and with looks."""
@@ -166,7 +166,7 @@ def test_at_theta_one_aces_is_its_certification_network(seed, looks):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0.001, 0.1]))
 def test_iut_never_gives_a_smaller_radius_nor_fewer_answers(seed, looks, alpha):
     rng = np.random.default_rng(seed)

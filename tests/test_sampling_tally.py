@@ -64,7 +64,7 @@ def test_entropy_of_known_distributions(logits, expected):
     assert entropy(torch.tensor([logits])).item() == pytest.approx(expected, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=12))
 def test_entropy_is_that_of_float64_and_within_0_and_1(logits):
     p = np.exp(np.array(logits, dtype=float) - max(logits))
@@ -102,7 +102,7 @@ def test_doubt_is_1_where_all_classes_are_alike_and_falls_as_the_network_gets_su
     assert found[0] == 1.0 and 1 > found[1] > found[2] > found[3] and 0 < found[3] < 1e-37
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.floats(-400, 400, width=32), min_size=2, max_size=12))
 @example([390.0, -349.0])
 @example([400.0, *[-400.0] * 11])
@@ -117,7 +117,7 @@ def test_doubt_is_as_defined_however_sure_the_network_is(logits):
     assert found == pytest.approx(naive_doubt(logits), rel=digits)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-2000, 2000, width=32), min_size=2, max_size=6))
 def test_both_tallies_find_the_same_doubt(logits):
     tallies = [

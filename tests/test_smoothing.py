@@ -17,7 +17,7 @@ from made_counts import settings as made
 from worlds import smoothing_limit
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.001, 0.05]))
 def test_agrees_with_the_algorithms_one_image_at_a_time(seed, alpha):
     """Cohen et al. (2019), CERTIFY and PREDICT; an invalid draw is one for the runner-up."""
@@ -32,7 +32,7 @@ def test_agrees_with_the_algorithms_one_image_at_a_time(seed, alpha):
         assert smoothed.radius[i] == pytest.approx(radius, rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.001, 0.05]), st.booleans())
 def test_one_bound_is_that_of_cohen(seed, alpha, looks):
     """Cohen et al. (2019): sigma * ppf of the one-sided Clopper-Pearson bound."""
