@@ -55,7 +55,7 @@ def _damage(arrays: dict[str, np.ndarray], rng: random.Random) -> None:
         return
     array = np.array(arrays[name])
     kind = rng.randrange(10)
-    if kind <= 2 and array.size and array.dtype.kind in "iuf":
+    if kind <= 2 and array.size and array.dtype.kind in "if":
         place = np.unravel_index(rng.randrange(array.size), array.shape)
         array[place] += rng.choice((-1, 1, 10, -1000))
     elif kind == 3 and array.size > 1:  # as many draws as before, in other places
