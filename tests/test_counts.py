@@ -132,6 +132,7 @@ LOOKS_DAMAGE = {
     "lost in a further look": lambda k: {"classes": k.classes[::-1].copy()},
     "forged score": lambda k: {"score": more(k.score, (0, 0, 5))},
     "forged doubt": lambda k: {"doubt": more(k.doubt, (-1, 0, 5), 1)},
+    "fewer draws at the first look": lambda k: {"draws": np.array([1, *k.draws[1:]])},
     "earlier draws than there were": lambda k: {"draws": np.array([1, 2, k.draws[-1]])},
     "fractions": lambda k: {"joint_doubt": k.joint_doubt.astype(float)},
 }
@@ -144,6 +145,11 @@ def test_forged_looks_are_refused(tmp_path, damage):
         counts.looks[Round.BOUND], **LOOKS_DAMAGE[damage](counts.looks[Round.BOUND])
     )
     refused(tmp_path, dataclasses.replace(counts, looks=counts.looks | {Round.BOUND: looks}))
+
+
+def test_invalid_draws_that_the_looks_do_not_have_are_refused(tmp_path):
+    counts = made()
+    refused(tmp_path, dataclasses.replace(counts, invalid=more(counts.invalid, (1, 0))))
 
 
 def test_looks_at_round_guess_are_refused(tmp_path):
