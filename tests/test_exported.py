@@ -52,13 +52,16 @@ def test_a_network_is_exported_once(cache):
     assert len(made) == 4 and len(list(cache.iterdir())) == 4
 
 
-def test_one_changed_bit_is_noticed(cache):
-    """So little changes no logit by much, but the network would not be the one that is named."""
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: bytes([content[0] ^ 1]) + content[1:], lambda _: b"", lambda _: b"not ONNX"],
+    ids=["one bit", "empty", "text"],
+)
+def test_a_damaged_file_is_noticed(cache, damage):
+    """One bit changes no logit by much, but the network would not be the one that is named."""
     exported.kept([fresh_network()], (1, 8, 8), lambda: b"the exported network")
     (file,) = cache.iterdir()
-    content = bytearray(file.read_bytes())
-    content[5] ^= 1
-    file.write_bytes(content)
+    file.write_bytes(damage(file.read_bytes()))
     again, _ = exported.kept([fresh_network()], (1, 8, 8), lambda: b"exported again")
     assert again == b"exported again"
 
@@ -90,9 +93,9 @@ def test_a_damaged_file_is_replaced_and_a_second_start_is_light(cache, tmp_path,
     Image.fromarray(digits().image[0, :, :, 0]).save("0.png")
     ask = ["certify", "0.png", "--model", "model", "--n", "200", "--seed", "1", "--json"]
     answers = []
-    for damage in (None, b"", b"not ONNX"):
-        for file in cache.glob("*.onnx") if damage is not None else ():
-            file.write_bytes(damage)
+    for _ in range(2):
+        for file in cache.glob("*.onnx"):
+            file.write_bytes(b"not ONNX")
         code = (
             "import sys; from aces.cli import main; main(sys.argv[1:]);"
             f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
@@ -101,7 +104,7 @@ def test_a_damaged_file_is_replaced_and_a_second_start_is_light(cache, tmp_path,
             [sys.executable, "-c", code, *ask], capture_output=True, text=True, check=True
         )
         answers.append(json.loads(done.stdout))
-    assert answers[0] == answers[1] == answers[2]
+    assert answers[0] == answers[1]
     (file,) = cache.glob("*.onnx")
     assert file.stat().st_size > 1000
     done = subprocess.run(

@@ -98,7 +98,6 @@ def test_a_circle_is_noticed():
 def test_the_mathematics_needs_numpy_and_scipy_only():
     allowed = re.compile(
         r"^\s*(?:from|import) (numpy|scipy|aces|abc|collections|dataclasses|enum|"
-        # fmt: skip
         r"functools|itertools|json|math|decimal|pathlib|typing|types)\b"
     )
     for file in (ROOT / "aces" / "rule").glob("*.py"):

@@ -47,19 +47,25 @@ def project(tmp_path_factory):
     return folder, finished
 
 
-def test_runs_and_their_files_are_read_from_a_server(project, monkeypatch):
-    folder, run = project
+@pytest.fixture(scope="module")
+def address(project):
+    folder, _ = project
     with served(folder) as address:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        (found,) = tracking.finished_runs()
-        assert found == run
-        assert found.artifact("report/index.html").stat().st_size > 10_000
-        assert found.artifact("report/none.html") is None
+        yield address
 
 
-def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
-    folder, run = project
-    with served(folder) as address, opened_page(chromium, address) as page:
+def test_runs_and_their_files_are_read_from_a_server(project, address, monkeypatch):
+    _, run = project
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    (found,) = tracking.finished_runs()
+    assert found == run
+    assert found.artifact("report/index.html").stat().st_size > 10_000
+    assert found.artifact("report/none.html") is None
+
+
+def test_ui_lists_the_run_its_metrics_and_its_report(project, address, chromium):
+    _, run = project
+    with opened_page(chromium, address) as page:
         runs = runs_address(page, address, tracking.EXPERIMENT)
         page.goto(runs)
         page.get_by_role("link", name=run.name).wait_for()
@@ -83,10 +89,10 @@ def test_ui_lists_the_run_its_metrics_and_its_report(project, chromium):
         assert report.locator("#theta-value").inner_text() == "0.00"
 
 
-def test_the_view_shows_the_working_point_and_curves_over_theta(project, chromium):
-    folder, run = project
+def test_the_view_shows_the_working_point_and_curves_over_theta(project, address, chromium):
+    _, run = project
     # MLflow draws only the columns that fit.
-    with served(folder) as address, opened_page(chromium, address, width=2000) as page:
+    with opened_page(chromium, address, width=2000) as page:
         page.goto(runs_address(page, address, tracking.EXPERIMENT))
         page.get_by_role("link", name=run.name).wait_for()
         choose_view(page, views.NAME)

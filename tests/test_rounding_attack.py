@@ -118,6 +118,25 @@ class Attempt:
     moved: torch.Tensor
     sigma: float
     precision: str = "float32"
+    _near: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def near(self, noise: str) -> np.ndarray:
+        """(N, 2) the classes of N draws at each neighbour: the same for every way to ask."""
+        if noise not in self._near:
+            counts = sample(
+                self.network,
+                self.moved,
+                sigma=self.sigma,
+                num_classes=2,
+                n0=1,
+                n=N,
+                noise=noise,
+                precision=self.precision,
+                device="cpu",
+                workers=1,
+            )
+            self._near[noise] = counts.classes[Round.BOUND]
+        return self._near[noise]
 
     def false_certificates(self, way: str, noise: str) -> np.ndarray:
         """(N,) whether an image's certificate speaks of its neighbour, and wrongly."""
@@ -132,18 +151,7 @@ class Attempt:
             device="cpu",
             workers=1,
         )
-        near = sample(
-            self.network,
-            self.moved,
-            sigma=self.sigma,
-            num_classes=2,
-            n0=1,
-            n=N,
-            noise=noise,
-            precision=self.precision,
-            device="cpu",
-            workers=1,
-        ).classes[Round.BOUND]
+        near = self.near(noise)
         if WAYS[way] is None:
             # PREDICT has no radius: a jump between neighbours from all to none of the draws is one
             # that no smoothed network can make.

@@ -17,6 +17,7 @@ CPU = torch.device("cpu")
 
 def test_this_machine_passes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(selftest, "LAW_DRAWS", 2**20)
+    monkeypatch.setattr(selftest, "SPEED_SECONDS", 0.05)
     out = tmp_path / "selftest.json"
     assert main(["selftest", "--device", "cpu", "--network", "tiny", "--out", str(out)]) == 0
     found = json.loads(out.read_text())
