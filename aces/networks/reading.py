@@ -30,7 +30,9 @@ BOOKKEEPING = (
     "argparse.Namespace",
     "distiller.thinning.ThinningRecipe",
     "pathlib.PosixPath",
+    "pathlib._local.PosixPath",  # its name in files that Python 3.13 writes
     "pathlib.WindowsPath",
+    "pathlib._local.WindowsPath",
     "numpy.dtype",
     "numpy.ndarray",
     *(
