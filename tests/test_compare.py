@@ -351,7 +351,7 @@ def hostile(runs, tmp_path) -> Path:
     runs[0].params |= {
         "certify.method": evil,
         "combine.rule": evil,
-        "dataset.name": evil,
+        "dataset.name": "<img src=x onerror=window.hacked=1>",  # of a path, the end would be shown
         "sample.n": "</script>" + evil,
         "sample.adaptive.enabled": "True",
         "sample.adaptive.thetas": evil,

@@ -177,7 +177,7 @@ def write_comparison(
         write_figure(folder, group, loss=loss)
     long_table(runs).to_csv(folder / "compare.csv", index=False)
     words = [
-        f"## {dataset}\n\n{markdown(*composed(group, loss=loss))}\n"
+        f"## {_markdown_text(dataset)}\n\n{markdown(*composed(group, loss=loss))}\n"
         f"{ALONE}:\n\n{markdown(*alone(group))}"
         for dataset, group in grouped(runs).items()
     ]
@@ -187,10 +187,10 @@ def write_comparison(
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] + ["--:"] * (len(head) - 1), *rows]
-    return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+    return "".join(f"| {' | '.join(map(_markdown_text, line))} |\n" for line in lines)
 
 
-def _markdown_cell(text: str) -> str:
+def _markdown_text(text: str) -> str:
     """Markdown passes HTML through, so it is escaped here too."""
     return html.escape(text, quote=False).replace("|", "\\|")
 
