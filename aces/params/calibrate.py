@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from aces.params.section import Count, Section
+from aces.params.section import Draws, Section
 
 
 class Calibrate(Section):
@@ -15,5 +15,5 @@ class Calibrate(Section):
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     images: Annotated[int, Field(ge=0)] = 2000
     """Test images that are not evaluated; 0: no calibration, report.theta must be set."""
-    n: Count = 2000
+    n: Draws = 2000
     """Draws of a calibration image, at most: fewer where more could not change the choice."""

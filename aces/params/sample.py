@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from aces import grid
-from aces.params.section import Count, Section, Share, is_ascending, must
+from aces.params.section import MOST_DRAWS, Draws, Section, Share, is_ascending, must
 
 
 class Adaptive(Section):
@@ -41,13 +41,13 @@ class Adaptive(Section):
 class Sample(Section):
     """The draws."""
 
-    n0: Count = 100
+    n0: Draws = 100
     """Draws that fix the guesses."""
-    n: Count = 2000
+    n: Draws = 2000
     """Draws that bound the probabilities of the guesses."""
-    n_predict: Annotated[int, Field(ge=0)] = 0
+    n_predict: Annotated[int, Field(ge=0, lt=MOST_DRAWS)] = 0
     """Draws for PREDICT alone; 0: PREDICT uses the n draws, since its promise is a separate one."""
-    chunk: Count = 128
+    chunk: Draws = 128
     """Draws of one image that are made together; a kill loses at most the chunks being drawn."""
     noise: Literal["exact", "float"] = "exact"
     """`exact`: whole numbers on a lattice, certificates hold in floating point. `float`: for

@@ -14,6 +14,8 @@ NONE = "checkpoints/none"  # an empty file, since DVC needs a path: it stands fo
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+MOST_DRAWS = 2**31  # below this: the sampler's counters and the files of counts have 32 bits
+Draws = Annotated[int, Field(gt=0, lt=MOST_DRAWS)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
