@@ -1,4 +1,4 @@
-"""A folder of image files, and npz files: what is found, and every mistake in one line."""
+"""A folder of image files: what is found, and every mistake in one line."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ from PIL import Image
 from aces import data, params
 from aces.data import preparation, splits
 from aces.data.images import read_image
-from aces.data.reading import at_size, fit_array
+from aces.data.reading import at_size
 from aces.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("datasets")
@@ -154,16 +154,9 @@ def test_unreadable_files_are_left_out_of_both_arrays(photos):
     np.testing.assert_array_equal(training.core_image[14], read_image(file, shape=(3, 48, 48)))
 
 
-def test_training_images_at_the_size_of_one_network(photos, tmp_path, monkeypatch):
+def test_training_images_at_the_size_of_one_network(photos, monkeypatch):
     array = at_size(prepare(photos).training, 40)
     assert array.image.shape == (30, 40, 40, 3) and array.mean == prepare(photos).training.mean
-    np.savez(tmp_path / "all.npz", **arrays(30, seed=0))  # 6 x 7 pixels
-    for size, kept in ((None, False), (4, True)):  # kept: the array lost pixels to `size`
-        dataset = params.Dataset(name="npz", path=str(tmp_path / "all.npz"), size=size, stride=1)
-        training = data.prepare(dataset, core_size=6).training
-        assert (training.core_image is not None) == kept
-    expected = fit_array(arrays(30, seed=0)["image"], shape=(3, 6, 6), resize=None)
-    assert set(map(bytes, at_size(training, 6).image)) <= set(map(bytes, expected))
     monkeypatch.setattr(preparation, "ARRAY_BYTES", 1000)
     files = prepare(photos).training
     assert at_size(files, 40).shape == (3, 40, 40) and at_size(files, 40).image == files.image
@@ -333,66 +326,6 @@ def test_unknown_settings(photos):
         photos,
         settings={"sed": 1},
     )
-
-
-# --- npz files ---
-
-
-def arrays(count: int, seed: int) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(seed)
-    image = random.integers(0, 256, (count, 6, 7, 3), dtype=np.uint8)
-    return {"image": image, "label": np.arange(count) % 3}
-
-
-@pytest.mark.parametrize("form", ["folder", "file", "plural"])
-def test_npz_files_for_training_and_test(tmp_path, form):
-    train, test = arrays(30, seed=0), arrays(9, seed=1)
-    path = tmp_path / "sets"
-    if form == "folder":
-        path.mkdir()
-        np.savez(path / "train.npz", **train, classes=np.array(["a", "b", "c"]))
-        np.savez(path / "test.npz", **test)
-    else:
-        path, plural = tmp_path / "both.npz", "s" if form == "plural" else ""
-        both = {f"train_{name}{plural}": it for name, it in train.items()}
-        both |= {
-            f"test_{name}{plural}": it[:, None] if it.ndim == 1 else it for name, it in test.items()
-        }
-        np.savez_compressed(path, **both)
-    prepared = prepare(path, name="npz", size=None, stride=4)
-    np.testing.assert_array_equal(prepared.evaluation.image, test["image"][::4])
-    np.testing.assert_array_equal(prepared.evaluation.label, test["label"][::4])
-    np.testing.assert_array_equal(prepared.training.image, train["image"])
-    names = ["a", "b", "c"] if form == "folder" else ["0", "1", "2"]
-    assert prepared.evaluation.classes == names
-
-
-def test_one_npz_file_is_split_and_may_be_grey(tmp_path):
-    grey = arrays(30, seed=0)
-    np.savez(tmp_path / "all.npz", image=grey["image"][..., 0], label=grey["label"])
-    prepared = prepare(tmp_path / "all.npz", name="npz", size=10, split=0.2)
-    assert prepared.evaluation.image.shape == (6, 10, 10, 1)
-    assert prepared.training.image.shape == (24, 10, 10, 1)
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"image": None}, "lacks the array image .it has label."),
-        ({"image": np.zeros((30, 4, 4, 3))}, "images are float64 of shape"),
-        ({"image": np.zeros((30, 4, 4, 2), np.uint8)}, "expected uint8 of shape"),
-        ({"label": np.zeros(29, int)}, "label is int64 of shape .29,., image has shape .30"),
-        ({"label": np.zeros(30, int)}, "has 1 class"),
-        ({"label": np.zeros(30)}, "label is float64 of shape .30,."),
-        ({"label": np.arange(30) % 3 - 1}, "labels from -1 to 1"),
-    ],
-)
-def test_wrong_npz_files_are_refused(tmp_path, change, message):
-    both = arrays(30, seed=0) | change
-    np.savez(tmp_path / "all.npz", **{name: it for name, it in both.items() if it is not None})
-    fails(message, tmp_path / "all.npz", name="npz", size=None)
-    (tmp_path / "all.npz").write_bytes(b"nothing")
-    fails("is not an npz file", tmp_path / "all.npz", name="npz")
 
 
 def test_divide_takes_a_share_of_every_class():
