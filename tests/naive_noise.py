@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aces.sampling.lattice import SLOW, Lattice
+from aces.sampling.lattice import RUN, Lattice
 from aces.sampling.noise import cipher_key
 
 CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
@@ -41,12 +41,14 @@ def noise(lattice: Lattice, stream: bytes, *, draw: int, pixels: int) -> np.ndar
         counter = [(block, draw, kind, 0) for block in range(blocks)]
         return np.ascontiguousarray(chacha(key, counter).T).reshape(-1).view(dtype)
 
-    k = tables.slots[words(0, -(-pixels // 32), np.uint16)[:pixels]].astype(np.int64)
-    slow = np.flatnonzero(k == SLOW)
+    fast = words(0, -(-pixels // 32), np.uint16).astype(np.int64)
+    k = tables.slots[fast // RUN] + fast % RUN
+    lanes = len(fast) // 4
+    slow = sorted(np.flatnonzero(fast >= tables.slow), key=lambda i: (i % lanes, i))
     at_once = pixels // 256 + 8  # blocks that are made together, which decides their words' order
     assert len(slow) <= 8 * at_once, "more than the tests need"
     for place, word in zip(slow, words(1, at_once, np.uint64)):
         column, rest = int(word) >> tables.shift, int(word) % 2**tables.shift
         own = rest < int(tables.threshold[column])
         k[place] = column - tables.reach if own else tables.other[column]
-    return k
+    return k[:pixels]

@@ -13,7 +13,7 @@ import naive_noise
 from aces.errors import InputError
 from aces.rule.counts import Round
 from aces.sampling import kernels, law
-from aces.sampling.lattice import SLOTS, SLOW, Lattice, Tables, lattice, probabilities
+from aces.sampling.lattice import RUN, WORDS, Lattice, Tables, lattice, probabilities
 from aces.sampling.noise import (
     AliasNoise,
     add_exact_noise,
@@ -51,9 +51,10 @@ def law_of(tables: Tables) -> dict[int, Fraction]:
     drawn: dict[int, Fraction] = {}
     slow = Fraction(1)
     if len(tables.slots):
-        values, counts = np.unique(tables.slots, return_counts=True)
-        drawn = {int(k): Fraction(int(n), SLOTS) for k, n in zip(values, counts, strict=True)}
-        slow = drawn.pop(SLOW)
+        words = np.arange(tables.slow)
+        values, counts = np.unique(tables.slots[words // RUN] + words % RUN, return_counts=True)
+        drawn = {int(k): Fraction(int(n), WORDS) for k, n in zip(values, counts, strict=True)}
+        slow = 1 - sum(drawn.values())
     capacity, column_share = 1 << tables.shift, Fraction(1, len(tables.threshold))
     for column, (threshold, other) in enumerate(
         zip(tables.threshold.tolist(), tables.other.tolist(), strict=True)

@@ -11,13 +11,14 @@ import numpy as np
 from numba import njit
 
 from aces.grid import BINS
-from aces.sampling.lattice import SLOW
+from aces.sampling.lattice import RUN
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 _WORDS = 16  # 32-bit words of a block of ChaCha
 _C0, _C1, _C2, _C3 = (np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 _u32, _u64 = np.uint32, np.uint64
+_RUN_BITS = RUN.bit_length() - 1
 
 
 @_compiled
@@ -89,44 +90,113 @@ def chacha8(key, first, draw, stream, out):
 
 
 @_compiled
-def add_noise(out, base, key, first_draw, slots, threshold, other, reach, shift, scale):
+def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, shift, scale):
     """Noisy copies of one image: out[d] = (base + k) / scale, for the draws `first_draw` + d of the
     stream that `key` names.
 
     out: (D, P) float32; base: (P,) int32, the image in lattice steps; key: (8,) uint32; slots,
-    threshold, other, reach, shift: `aces.sampling.lattice.Tables`; scale: float32.
+    slow, threshold, other, reach, shift: `aces.sampling.lattice.Tables`; scale: float32.
 
-    Draw d takes its 16-bit words from stream 0 of the cipher and, for the pixels whose slot is
-    SLOW, 64-bit words from stream 1, in the order of the pixels. So a draw depends on the key and
-    its own number only.
+    Draw d takes its 16-bit words from stream 0 of the cipher and, for the pixels whose word is
+    slow, 64-bit words from stream 1, in the order of `_slow_pixels`. So a draw depends on the key
+    and its own number only. One loop for each step: the compiler handles several pixels of it in
+    one vector instruction, or at least at the same time.
     """
-    pixels = len(base)
-    fast = np.empty((_WORDS, (pixels + 31) // 32), dtype=np.uint32)
-    words = fast.reshape(-1).view(np.uint16)
-    more = np.empty((_WORDS, pixels // 256 + 8), dtype=np.uint32)
-    long_words = more.reshape(-1).view(np.uint64)
-    slow = np.empty(pixels + 1, dtype=np.int32)
-    mask = (_u64(1) << shift) - _u64(1)
+    blocks = (len(base) + 31) // 32
+    fast = np.empty((_WORDS, blocks), dtype=np.uint32)
+    words, quads = fast.reshape(-1).view(np.uint16), fast.reshape(-1).view(np.uint64)
+    more = np.empty((_WORDS, len(base) // 256 + 8), dtype=np.uint32)
+    run = np.empty(len(words), dtype=np.int16)
+    largest = np.empty(len(words) // 4, dtype=np.uint16)
+    lanes = np.empty(len(largest) + 1, dtype=np.int32)
+    pixels = np.empty(len(words) + 1, dtype=np.int32)
     for d in range(len(out)):
         draw = _u32(first_draw + d)
         chacha8(key, _u32(0), draw, _u32(0), fast)
-        found = 0
-        for i in range(pixels):
-            k = slots[words[i]]
-            slow[found] = i
-            found += k == SLOW
-            out[d, i] = np.float32(np.int32(base[i] + k)) / scale
-        block = 0
-        for start in range(0, found, len(long_words)):
-            chacha8(key, _u32(block), draw, _u32(1), more)
-            block += more.shape[1]
-            for j in range(start, min(found, start + len(long_words))):
-                word = long_words[j - start]
-                column = np.int64(word >> shift)
-                k = np.int32(column - reach)
-                if (word & mask) >= threshold[column]:
-                    k = np.int32(other[column])
-                out[d, slow[j]] = np.float32(base[slow[j]] + k) / scale
+        _look_up(quads, slots, run)
+        _add(out[d], base, run, words, scale)
+        found = _slow_pixels(words, slow, largest, lanes, pixels)
+        _add_slow(
+            out[d], base, pixels[:found], key, draw, more, threshold, other, reach, shift, scale
+        )
+
+
+@_compiled
+def _look_up(quads, slots, run):
+    """The first value of the run of each word, four words at a time.
+
+    quads: (W / 4,) uint64; run: (W,) int16, filled.
+    """
+    bits, mask = _u64(_RUN_BITS), _u64(len(slots) - 1)
+    for i in range(len(quads)):
+        four = quads[i]
+        run[4 * i] = slots[(four >> bits) & mask]
+        run[4 * i + 1] = slots[(four >> (bits + _u64(16))) & mask]
+        run[4 * i + 2] = slots[(four >> (bits + _u64(32))) & mask]
+        run[4 * i + 3] = slots[four >> (bits + _u64(48))]
+
+
+@_compiled
+def _add(out, base, run, words, scale):
+    """The pixels of one draw, as if none was slow."""
+    for i in range(len(out)):
+        k = np.int32(run[i]) + (np.int32(words[i]) & np.int32(RUN - 1))
+        out[i] = np.float32(np.int32(base[i] + k)) / scale
+
+
+@_compiled
+def _slow_pixels(words, slow, largest, lanes, pixels):
+    """How many words are slow; their places begin `pixels`.
+
+    Word i is in lane i modulo L, where L is a quarter of the words: the lanes with a slow word are
+    found first, then the places, lane after lane. No branch depends on a word, since a processor
+    would guess it wrong.
+    """
+    length = len(largest)
+    _largest(words, largest)
+    some = 0
+    for i in range(length):
+        lanes[some] = i
+        some += largest[i] >= slow
+    found = 0
+    for j in range(some):
+        place = np.int64(lanes[j])
+        pixels[found] = place
+        found += words[place] >= slow
+        pixels[found] = place + length
+        found += words[place + length] >= slow
+        pixels[found] = place + 2 * length
+        found += words[place + 2 * length] >= slow
+        pixels[found] = place + 3 * length
+        found += words[place + 3 * length] >= slow
+    return found
+
+
+@_compiled
+def _largest(words, largest):
+    """The largest word of each lane. largest: (W / 4,) uint16, filled."""
+    length = len(largest)
+    for i in range(length):
+        two = max(words[i], words[i + length])
+        largest[i] = max(two, max(words[i + 2 * length], words[i + 3 * length]))
+
+
+@_compiled
+def _add_slow(out, base, pixels, key, draw, more, threshold, other, reach, shift, scale):
+    """The pixels whose values come from the alias table, in blocks of random words."""
+    words = more.reshape(-1).view(np.uint64)
+    mask, block = (_u64(1) << shift) - _u64(1), 0
+    for start in range(0, len(pixels), len(words)):
+        chacha8(key, _u32(block), draw, _u32(1), more)
+        block += more.shape[1]
+        for j in range(start, min(len(pixels), start + len(words))):
+            word, i = words[j - start], pixels[j]
+            column = np.int64(word >> shift)
+            k = np.int32(column - reach)
+            if (word & mask) >= threshold[column]:
+                k = np.int32(other[column])
+            if i < len(base):
+                out[i] = np.float32(np.int32(base[i] + k)) / scale
 
 
 @_compiled

@@ -84,6 +84,7 @@ def add_exact_noise(
         cipher_key(stream),
         first_draw,
         tables.slots,
+        tables.slow,
         tables.threshold,
         tables.other,
         tables.reach,
