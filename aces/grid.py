@@ -10,8 +10,10 @@ def is_on_grid(theta: float) -> bool:
 
 def is_step(step: float) -> bool:
     """Whether 0, step, 2 step, ... are on the grid and end at 1."""
+    if not 0 < step <= 1:
+        return False
     bins = round(step * BINS)
-    return step > 0 and abs(step * BINS - bins) < 1e-9 and bins > 0 and BINS % bins == 0
+    return abs(step * BINS - bins) < 1e-9 and bins > 0 and BINS % bins == 0
 
 
 def thetas(step: float) -> list[float]:

@@ -173,6 +173,7 @@ REPEATED = "a0: &a0 [x]\n" + "".join(
         ("[1", "not YAML"),
         ("sigma: 1" + "0" * 400, "sigma="),
         ("sigma: 5.0e-324", "sigma=5e-324: expected a number of at least 1e-06"),
+        ("combine: {theta_step: 1.0e+308}", "combine.theta_step=1e+308: expected 1/1000 times"),
         ("combine: {alpha: 5.0e-324}\nsample: {n: 500}", "set sample.n to at least 1076"),
         ("x: " + "[" * 5000, "not YAML"),
         ("sigma: !!map [1]", "not YAML"),

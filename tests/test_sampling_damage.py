@@ -127,6 +127,7 @@ def test_lines_and_folders_of_another_run_are_not_taken(tmp_path, started):
     shutil.rmtree(folder)
     shutil.copytree(other, folder)
     assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+    assert json.loads((folder / "about.json").read_text())["seed"] == 0
 
 
 def forged(folder: Path, change) -> None:
@@ -163,6 +164,24 @@ def test_a_forged_record_is_drawn_again(tmp_path, started, kind):
     expected = written(tmp_path, draw(tmp_path / "scratch"))
     (folder,) = (tmp_path / "scratch").iterdir()
     forged(folder, FORGERIES[kind])
+    started.clear()
+    assert written(tmp_path, draw(tmp_path / "scratch")) == expected
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"no_base64", base64.b64encode(b"not compressed"), base64.b64encode(b"")],
+    ids=["none", "no base64", "not compressed", "empty"],
+)
+def test_a_record_without_counts_is_drawn_again(tmp_path, started, packed):
+    expected = written(tmp_path, draw(tmp_path / "scratch"))
+    (folder,) = (tmp_path / "scratch").iterdir()
+    log = folder / "units.log"
+    lines = log.read_bytes().splitlines(keepends=True)
+    rest = lines[3].split()[1] + b" " + packed + b"\n"
+    lines[3] = shards._checksum(rest, folder.name) + b" " + rest
+    log.write_bytes(b"".join(lines))
     started.clear()
     assert written(tmp_path, draw(tmp_path / "scratch")) == expected
     assert len(started) == 1

@@ -1,16 +1,20 @@
 """A store that hangs, refuses, or is none: one honest line, and the stage goes on."""
 
 import os
+import queue
 import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy
+from mlflow.exceptions import MlflowException
 
 from aces import params, tracking
 from aces.commands import doctor
@@ -86,6 +90,21 @@ def test_a_stage_waits_for_its_store_for_twenty_seconds_in_total(monkeypatch):
     assert allowed == [20.0, 14.0, 8.0, 2.0, 0.0]
 
 
+def test_what_nobody_waits_for_is_given_up_too(repository, monkeypatch, impatient):
+    """The thread that writes has a limit of its own: a stage may end long after its last answer."""
+    said: queue.SimpleQueue = queue.SimpleQueue()
+    with server(drip=False) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        writing = channel.Channel(said.put)
+        writing.post(
+            "start", stage="sample", parameters=PARAMETERS, pid=os.getpid(), began=time.time()
+        )
+        try:
+            assert "gave no answer within 2 s" in said.get(timeout=60)
+        finally:
+            writing.close()
+
+
 def test_no_lock_is_held_while_a_server_is_waited_for(repository):
     """The old code held the project's lock meanwhile, for which every other run then waited."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -133,6 +152,19 @@ def test_a_database_that_is_damaged(tracked, capsys):
     (tracked / "mlflow.db").write_bytes(store.HEADER + bytes(range(256)) * 100)
     tracked_stage()
     assert "mlflow.db cannot be used" in one_complaint(capsys)
+
+
+def test_an_error_of_a_database_is_told_without_the_links_of_the_libraries(repository):
+    """What SQLAlchemy raises, and MLflow around it."""
+    engine = sqlalchemy.create_engine("sqlite://")
+    with pytest.raises(sqlalchemy.exc.OperationalError) as raised:
+        engine.connect().execute(sqlalchemy.text("SELECT 1 FROM nowhere"))
+    wrapped = MlflowException(str(raised.value))
+    wrapped.__cause__ = raised.value
+    assert "sqlalche.me" in str(wrapped)
+    told = store.reason(wrapped)
+    assert "mlflow.db cannot be used (no such table: nowhere): move it away" in told
+    assert "sqlalche.me" not in told and "\n" not in told
 
 
 def test_a_database_that_another_program_holds(tracked, capsys, impatient):

@@ -36,8 +36,6 @@ def parse(text: str) -> Params:
         return Params.model_validate({} if tree is None else tree)
     except ValidationError as error:
         raise InputError(_complaint(error.errors(), tree)) from None
-    except OverflowError as error:
-        raise InputError(f"a number is too large to compute with ({error})") from None
 
 
 def flatten(params: BaseModel) -> dict[str, object]:
