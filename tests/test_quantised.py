@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -97,17 +98,43 @@ def test_its_file_does_not_tell_where_the_code_lies():
     assert b"File " not in graph  # of a stack trace
 
 
+def test_all_layers_but_the_first_and_the_last_are_in_int8():
+    graph = onnx.load_from_string(quantised().onnx).graph
+    made_by = {name: node.op_type for node in graph.node for name in node.output}
+    layers = [node for node in graph.node if node.op_type in ("Conv", "Gemm")]
+    rounded = [made_by.get(node.input[1]) == "DequantizeLinear" for node in layers]
+    assert len(layers) > 2
+    assert rounded == [False] + [True] * (len(layers) - 2) + [False]
+
+
+def test_a_single_extreme_image_does_not_make_the_ranges_coarse():
+    """One image of 512, brighter than any, is in one batch of eight."""
+    images = odd_networks.images(512, seed=3).float() / 255 * 0.5
+    bright = images.clone()
+    bright[7] *= 2
+
+    def widest(given: torch.Tensor) -> float:
+        graph = onnx.load_from_string(quantise(FLOAT, given, sigma=0.05).onnx).graph
+        constants = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+        scales = [n.input[1] for n in graph.node if n.op_type == "QuantizeLinear"]
+        return max(float(constants[name]) for name in scales)
+
+    plain, stretched = widest(images), widest(bright)
+    extreme = widest(torch.cat([bright[7:8]] * 64))
+    assert plain < stretched < plain + (extreme - plain) / 4
+
+
 def test_the_last_layer_is_fitted_to_the_logits_of_float32(monkeypatch):
-    x = odd_networks.images(200, seed=9).float() / 255
+    x = odd_networks.images(400, seed=9).float() / 255
     x = x + 0.25 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
 
     @torch.inference_mode()
     def error(network: QuantizedNetwork) -> float:
         return (FLOAT(x) - network(x)).square().mean().item()
 
-    fitted = error(quantise(FLOAT, odd_networks.images(256, seed=3), sigma=0.25))
+    fitted = error(quantise(FLOAT, odd_networks.images(1024, seed=3), sigma=0.25))
     monkeypatch.setattr(sys.modules["aces.sampling.quantise"], "RIDGE", 1e12)  # held in its place
-    assert fitted < error(quantise(FLOAT, odd_networks.images(256, seed=3), sigma=0.25))
+    assert fitted < error(quantise(FLOAT, odd_networks.images(1024, seed=3), sigma=0.25))
 
 
 def test_a_model_with_it_is_saved_and_loaded(tmp_path):

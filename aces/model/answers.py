@@ -160,7 +160,7 @@ def generator_of(settings: Settings) -> str:
     """
     on_cpu = settings.backend.startswith("onnxruntime ") or settings.backend.endswith(" cpu")
     if settings.noise == "exact":
-        return ("ChaCha8" if on_cpu else "Philox") + ", rounded Gaussian by table"
+        return f"{'ChaCha8' if on_cpu else 'Philox'}, rounded Gaussian by {'runs' if on_cpu else 'table'}"
     return ("Mersenne Twister" if on_cpu else "Philox") + ", torch normal_"
 
 
