@@ -331,7 +331,7 @@ def _unreachable(runs: list[RunCurve]) -> str:
     beyond = sorted({r for run in runs for r in run.radii if float(r) > ceiling}, key=float)
     if not beyond or len({run.sigma for run in runs}) > 1:
         return ""
-    radii = html.escape(", ".join(beyond))
+    radii = ", ".join(beyond)
     return f'<p class="note">No figure for r = {radii}: none of these runs can certify it.</p>'
 
 
