@@ -45,7 +45,7 @@ def noise(lattice: Lattice, stream: bytes, *, draw: int, pixels: int) -> np.ndar
     k = tables.slots[fast // RUN] + fast % RUN
     lanes = len(fast) // 4
     slow = sorted(np.flatnonzero(fast >= tables.slow), key=lambda i: (i % lanes, i))
-    at_once = pixels // 256 + 8  # blocks that are made together, which decides their words' order
+    at_once = (pixels // 4096 + 1) * 16  # blocks together, which decides their words' order
     assert len(slow) <= 8 * at_once, "more than the tests need"
     for place, word in zip(slow, words(1, at_once, np.uint64)):
         column, rest = int(word) >> tables.shift, int(word) % 2**tables.shift

@@ -17,7 +17,8 @@ from aces.sampling.images import as_floats
 from aces.sampling.lattice import lattice
 from aces.sampling.noise import (
     AliasNoise,
-    add_exact_noise,
+    cipher_key,
+    exact_noise,
     generator,
     lattice_points,
     stream_of,
@@ -89,20 +90,15 @@ def _in_place(job: Job, settings: Settings, *, size: int) -> Iterator[Batch]:
     its number in it, so a batch may begin anywhere.
     """
     steps = lattice(settings.sigma)
-    base = lattice_points(job.images, steps)
-    batch = torch.zeros((size, *base.shape[1:]))
+    points, add = lattice_points(job.images, steps), exact_noise(steps)
+    base, batch = points.flatten(1).numpy(), torch.zeros((size, *points.shape[1:]))
+    flat = batch.view(size, -1).numpy()  # the batch's own memory
     filled = 0
     for part in _parts(job, settings):
-        made = 0
+        key, made = cipher_key(part.stream), 0
         while made < part.draws:
             step = min(part.draws - made, size - filled)
-            add_exact_noise(
-                batch[filled : filled + step],
-                base[part.row],
-                lattice=steps,
-                stream=part.stream,
-                first_draw=made,
-            )
+            add(flat[filled : filled + step], base[part.row], key, made)
             made, filled = made + step, filled + step
             if filled == size:
                 yield Batch(batch, size)

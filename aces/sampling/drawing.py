@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aces import console
 from aces.errors import InputError
-from aces.rule.counts import BINS, Round, Settings
+from aces.rule.counts import Round, Settings
 from aces.runtime import Runtime, Stopped
 from aces.runtime import devices as devices_of
 from aces.sampling.batches import Job
@@ -111,11 +111,11 @@ class Drawing:
         self.num_classes, self.rows = counter.num_classes, rows
         self.engine, self.shards, self.bar, self.stop = engine, shards, bar, stop
         count = len(images)
-        self.classes = np.zeros((len(Round), count, self.num_classes), dtype=np.int64)
-        histograms = (len(Round), count, BINS + 1)
-        self.score, self.joint_score = np.zeros((2, *histograms), dtype=np.int64)
-        self.doubt, self.joint_doubt = np.zeros((2, *histograms), dtype=np.int64)
-        self.invalid = np.zeros((len(Round), count), dtype=np.int64)
+        self._table = np.zeros((len(Round), count, width(self.num_classes)), dtype=np.int64)
+        columns = split(self._table, num_classes=self.num_classes)  # views of the table
+        self.classes, self.score, self.doubt = columns.classes, columns.score, columns.doubt
+        self.joint_score, self.joint_doubt = columns.joint_score, columns.joint_doubt
+        self.invalid = columns.invalid
         self.guess = np.full(count, -1, dtype=np.int64)
 
     def draw(self, round: Round, images: Iterable[int], *, start: int = 0, stop: int) -> None:
@@ -173,10 +173,9 @@ class Drawing:
         return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
 
     def _add(self, unit: Unit, table: np.ndarray) -> None:
-        counts = split(table, num_classes=self.num_classes)
-        assert counts.classes.sum() + counts.invalid.sum() == unit.draws, "a draw was lost"
-        for name, values in counts._asdict().items():
-            getattr(self, name)[unit.round, unit.images] += values
+        classes, invalid = table[:, : self.num_classes], table[:, -1]
+        assert classes.sum() + invalid.sum() == unit.draws, "a draw was lost"
+        self._table[unit.round, unit.images] += table
 
 
 def _is_sound(table: np.ndarray, unit: Unit, guess: np.ndarray) -> bool:

@@ -18,6 +18,7 @@ _compiled = njit(nogil=True, cache=True, error_model="numpy")
 _WORDS = 16  # 32-bit words of a block of ChaCha
 _C0, _C1, _C2, _C3 = (np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 _u32, _u64 = np.uint32, np.uint64
+_place = np.uintp  # an index that cannot be negative, so that no code is made for that
 _RUN_BITS = RUN.bit_length() - 1
 
 
@@ -90,6 +91,14 @@ def chacha8(key, first, draw, stream, out):
 
 
 @_compiled
+def slow_blocks(pixels):
+    """Blocks of the cipher that are made at once for slow pixels: about as many as a draw needs,
+    and a multiple of what fits into vector instructions.
+    """
+    return (pixels // 4096 + 1) * 16
+
+
+@_compiled
 def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, shift, scale):
     """Noisy copies of one image: out[d] = (base + k) / scale, for the draws `first_draw` + d of the
     stream that `key` names.
@@ -105,7 +114,7 @@ def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, 
     blocks = (len(base) + 31) // 32
     fast = np.empty((_WORDS, blocks), dtype=np.uint32)
     words, quads = fast.reshape(-1).view(np.uint16), fast.reshape(-1).view(np.uint64)
-    more = np.empty((_WORDS, len(base) // 256 + 8), dtype=np.uint32)
+    more = np.empty((_WORDS, slow_blocks(len(base))), dtype=np.uint32)
     run = np.empty(len(words), dtype=np.int16)
     largest = np.empty(len(words) // 4, dtype=np.uint16)
     lanes = np.empty(len(largest) + 1, dtype=np.int32)
@@ -152,23 +161,25 @@ def _slow_pixels(words, slow, largest, lanes, pixels):
     found first, then the places, lane after lane. No branch depends on a word, since a processor
     would guess it wrong.
     """
-    length = len(largest)
     _largest(words, largest)
-    some = 0
-    for i in range(length):
+    some = _place(0)
+    for i in range(len(largest)):
         lanes[some] = i
-        some += largest[i] >= slow
-    found = 0
+        some += _place(largest[i] >= slow)
+    found, length = _place(0), _place(len(largest))
     for j in range(some):
-        place = np.int64(lanes[j])
-        pixels[found] = place
-        found += words[place] >= slow
-        pixels[found] = place + length
-        found += words[place + length] >= slow
-        pixels[found] = place + 2 * length
-        found += words[place + 2 * length] >= slow
-        pixels[found] = place + 3 * length
-        found += words[place + 3 * length] >= slow
+        at = _place(lanes[j])
+        pixels[found] = at
+        found += _place(words[at] >= slow)
+        at += length
+        pixels[found] = at
+        found += _place(words[at] >= slow)
+        at += length
+        pixels[found] = at
+        found += _place(words[at] >= slow)
+        at += length
+        pixels[found] = at
+        found += _place(words[at] >= slow)
     return found
 
 
@@ -190,12 +201,12 @@ def _add_slow(out, base, pixels, key, draw, more, threshold, other, reach, shift
         chacha8(key, _u32(block), draw, _u32(1), more)
         block += more.shape[1]
         for j in range(start, min(len(pixels), start + len(words))):
-            word, i = words[j - start], pixels[j]
-            column = np.int64(word >> shift)
-            k = np.int32(column - reach)
+            word, i = words[j - start], _place(pixels[j])
+            column = _place(word >> shift)
+            k = np.int32(column) - np.int32(reach)
             if (word & mask) >= threshold[column]:
                 k = np.int32(other[column])
-            if i < len(base):
+            if i < _place(len(base)):
                 out[i] = np.float32(np.int32(base[i] + k)) / scale
 
 

@@ -7,9 +7,8 @@ of them with one network; of a torch module each has its own copy (`forward`).
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,20 +46,21 @@ class LocalEngine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, np.ndarray]]:
         """Each job with its counts, as they get finished."""
-        jobs = iter(jobs)
-        pending: dict[Any, Job] = {}
+        jobs, pending = iter(jobs), 0
+        finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
         while True:
             # Two jobs per worker: a job may wait for a worker, never a worker for a job.
-            for job in islice(jobs, 2 * len(self._workers) - len(pending)):
-                pending[self._pool.submit(self._serve, job)] = job
+            for job in islice(jobs, 2 * len(self._workers) - pending):
+                self._pool.submit(self._serve, job).add_done_callback(finished.put)
+                pending += 1
             if not pending:
                 return
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                yield pending.pop(future), future.result()
+            yield finished.get().result()
+            pending -= 1
 
     def _start(self, free: queue.SimpleQueue) -> None:
         self._mine.count = free.get()
         torch.set_num_threads(1)  # the workers are the parallelism
 
-    def _serve(self, job: Job) -> np.ndarray:
-        return self._mine.count(job, self._stop)
+    def _serve(self, job: Job) -> tuple[Job, np.ndarray]:
+        return job, self._mine.count(job, self._stop)

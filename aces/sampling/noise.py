@@ -9,6 +9,7 @@ are alike with probability below 1e-7.
 """
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -75,21 +76,28 @@ def add_exact_noise(
 
     out: (D, C, H, W) float32; base: (C, H, W) int32, the image in lattice steps.
     """
+    add = exact_noise(lattice)
+    add(out.numpy().reshape(len(out), -1), base.numpy().ravel(), cipher_key(stream), first_draw)
+
+
+def exact_noise(lattice: Lattice) -> Callable[[np.ndarray, np.ndarray, np.ndarray, int], None]:
+    """The function of `add_exact_noise` for flat arrays, out (D, P) and base (P,), and a cipher's
+    key: (out, base, key, first_draw).
+    """
     from aces.sampling import kernels  # numba is needed for this noise only
 
     tables = lattice.direct
-    kernels.add_noise(
-        out.numpy().reshape(len(out), -1),
-        base.numpy().reshape(-1),
-        cipher_key(stream),
-        first_draw,
+    constants = (
         tables.slots,
-        tables.slow,
+        np.uint16(tables.slow),
         tables.threshold,
         tables.other,
         tables.reach,
         np.uint64(tables.shift),
         np.float32(lattice.scale),
+    )
+    return lambda out, base, key, first_draw: kernels.add_noise(
+        out, base, key, first_draw, *constants
     )
 
 

@@ -39,10 +39,10 @@ def width(num_classes: int) -> int:
 
 
 def split(table: np.ndarray, *, num_classes: int) -> Columns:
-    """The columns of a tally, (G, width)."""
+    """The columns of a tally, (..., G, width), as views."""
     ends = np.cumsum([num_classes, BINS + 1, BINS + 1, BINS + 1, BINS + 1])
-    classes, score, doubt, joint_score, joint_doubt, invalid = np.split(table, ends, axis=1)
-    return Columns(classes, score, doubt, joint_score, joint_doubt, invalid[:, 0])
+    classes, score, doubt, joint_score, joint_doubt, invalid = np.split(table, ends, axis=-1)
+    return Columns(classes, score, doubt, joint_score, joint_doubt, invalid[..., 0])
 
 
 class CompiledTally:
