@@ -1,5 +1,6 @@
 """A digest of the code that a draw runs through: counts made by other code are other counts."""
 
+import functools
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,6 +43,7 @@ def code_digest(score: Score | None = None) -> str:
     return digest_of(*found, own, *map(_version, _PACKAGES), sys.byteorder)
 
 
+@functools.cache  # asking takes milliseconds, and what is loaded stays loaded
 def _version(package: str) -> str | None:
     try:
         return version(package)

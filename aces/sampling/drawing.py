@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,13 +75,16 @@ def open_drawing(
     )
     counter = Counter(prepared, settings, int(num_classes), score)
     rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
-    about = _about(counter, images.pixels, index, rows=rows, identity=identity_of(network, select))
     total = len(images) * plan.draws
     start = ENGINES[runtime.engine]
+    kept: AbstractContextManager[Shards | None] = nullcontext()
+    if runtime.scratch:
+        identity = identity_of(network, select)
+        about = _about(counter, images.pixels, index, rows=rows, identity=identity)
+        folder = Path(runtime.scratch) / scratch_key(about)
+        kept = open_shards(folder, about=about, probe=prepared.probe)
     with (
-        open_shards(Path(runtime.scratch) / scratch_key(about), about=about, probe=prepared.probe)
-        if runtime.scratch
-        else nullcontext() as shards,
+        kept as shards,
         start(counter, devices, workers=runtime.workers) as engine,
         console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
     ):

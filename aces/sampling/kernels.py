@@ -203,9 +203,9 @@ def _add_slow(out, base, pixels, key, draw, more, threshold, other, reach, shift
         for j in range(start, min(len(pixels), start + len(words))):
             word, i = words[j - start], _place(pixels[j])
             column = _place(word >> shift)
-            k = np.int32(column) - np.int32(reach)
-            if (word & mask) >= threshold[column]:
-                k = np.int32(other[column])
+            # Both values are read, so that no branch depends on the word.
+            own, donor = np.int32(column) - np.int32(reach), np.int32(other[column])
+            k = own if (word & mask) < threshold[column] else donor
             if i < _place(len(base)):
                 out[i] = np.float32(np.int32(base[i] + k)) / scale
 
