@@ -10,8 +10,8 @@ from aces.errors import InputError
 from aces.files import write_json
 
 EXAMPLE = "aces bench sampler --network cifar_resnet110"
-SECTIONS = ("sampler", "scaling", "rule", "training", "stopping", "results")
-OF_A_RUN = 2  # the last sections, which need a finished run
+SECTIONS = ("sampler", "scaling", "rule", "training", "stopping", "precision", "results")
+OF_A_RUN = 3  # the last sections, which need a finished run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sections",
         nargs="*",
         metavar="SECTION",
-        help=f"of {', '.join(SECTIONS)}; if none is named, all but the last two, which need a run",
+        help=f"of {', '.join(SECTIONS)}; if none is named, all but the last three, which need a run",
     )
     parser.add_argument(
         "--network", default="cifar_resnet20", help="the sampler's network (default cifar_resnet20)"
@@ -104,6 +104,10 @@ def measure(section: str, args: argparse.Namespace) -> dict:
             from aces.rule.counts import read_counts
 
             return measure_stopping(read_counts(paths.COUNTS))
+        case "precision":
+            from aces.bench.precision import measure_precision
+
+            return measure_precision(params.load())
         case _:
             from aces.bench.results import measure_results
 
@@ -182,6 +186,26 @@ def _stopping_summary(found: dict) -> str:
     return f"early stopping, simulated from the counts of {found['images']} images\n{lines}"
 
 
+def _precision_summary(found: dict) -> str:
+    lines = "\n".join(
+        f"  {name:24} {_apart(name, one)}; {_apart(name, found['other_noise'][name])}"
+        for name, one in found["differences"].items()
+    )
+    return (
+        f"precision, {found['images']} images, n = {found['n']:,}: {found['same_class']:.1%} of "
+        f"the draws have the same class in {found['precision']} and in float32\n"
+        "difference between the two with the same noise, mean and largest of all thetas; between "
+        f"float32 and itself with other noise\n{lines}"
+    )
+
+
+def _apart(name: str, difference: dict[str, float]) -> str:
+    return ", ".join(
+        f"{value:.4f}" if name == "acr" else f"{100 * value:.2f} points"
+        for value in (difference["mean"], difference["largest"])
+    )
+
+
 def _results_summary(found: dict) -> str:
     lines = "\n".join(
         f"  {stage:8} {one['seconds']:5.1f} s ({one['processor_seconds']:.1f} s of a processor), "
@@ -200,5 +224,6 @@ SUMMARIES = {
     "rule": _rule_summary,
     "training": _training_summary,
     "stopping": _stopping_summary,
+    "precision": _precision_summary,
     "results": _results_summary,
 }

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aces import console
 from aces.errors import InputError
-from aces.rule.counts import Round, Settings
+from aces.rule.counts import Counts, Looks, Round, Settings
 from aces.runtime import Runtime, Stopped
 from aces.runtime import devices as devices_of
 from aces.sampling.batches import Job
@@ -149,6 +149,22 @@ class Drawing:
     def draws(self) -> np.ndarray:
         """(N,) draws of round BOUND, invalid ones included."""
         return self.classes[Round.BOUND].sum(axis=1) + self.invalid[Round.BOUND]
+
+    def counts(self, label: np.ndarray, looks: dict[Round, Looks] | None = None) -> Counts:
+        """The sums, with the label of each image and the looks, if there were any."""
+        return Counts(
+            classes=self.classes,
+            score=self.score,
+            doubt=self.doubt,
+            joint_score=self.joint_score,
+            joint_doubt=self.joint_doubt,
+            invalid=self.invalid,
+            index=self.index,
+            label=label,
+            guess=self.guess,
+            settings=self.settings,
+            looks=looks or {},
+        )
 
     def skip(self, draws: int) -> None:
         """These draws need not be made: the progress bar does without them."""

@@ -73,22 +73,10 @@ def sample(
         if plan.adaptive is None:
             drawing.draw(Round.BOUND, everyone, stop=plan.n)
             drawing.draw(Round.PREDICT, everyone, stop=plan.n_predict)
-            looks = {}
+            looks = None
         else:
             looks = _draw_adaptively(drawing, plan, plan.adaptive, enough)
-    return Counts(
-        classes=drawing.classes,
-        score=drawing.score,
-        doubt=drawing.doubt,
-        joint_score=drawing.joint_score,
-        joint_doubt=drawing.joint_doubt,
-        invalid=drawing.invalid,
-        index=drawing.index,
-        label=label,
-        guess=drawing.guess,
-        settings=drawing.settings,
-        looks=looks,
-    )
+    return drawing.counts(label, looks)
 
 
 def _draw_adaptively(
