@@ -4,11 +4,19 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
+from aces import params, paths, sampling
+from aces.bench.precision import _Drawer
 from aces.bench.rule import measure_rule
 from aces.cli import main
 from aces.rule.counts import write_counts
+from aces.runtime import Runtime
 from made_counts import from_joint
+from small_models import digits, digits_model, write_project
+from stages.sample import sample
+from stages.subsample import subsample
+from stages.train_select import write_nothing
 
 pytestmark = pytest.mark.slow
 
@@ -141,3 +149,49 @@ def test_early_stopping_is_simulated_from_the_counts_of_a_run(tmp_path, capsys, 
         assert 0.9 < at_worst <= kept + 1e-12 <= 1 + 2e-12
     assert main(["bench", "stopping"]) == 0
     assert "of the draws; radius kept" in capsys.readouterr().out
+
+
+def test_float32_is_drawn_again_with_the_noise_of_the_run():
+    """With the settings of a float32 run its network gives the run's counts once more."""
+    network, evaluation = digits_model().networks["certify"], digits()
+    counts = sampling.sample(
+        network,
+        evaluation.image,
+        sampling.DrawPlan(sigma=0.25, n0=20, n=150, n_predict=40, chunk=60, seed=3),
+        num_classes=10,
+        runtime=Runtime(device="cpu"),
+        index=evaluation.index,
+        label=evaluation.label,
+    )
+    drawer = _Drawer(network, evaluation)
+    again = drawer.draw(counts.settings)
+    for name in ("classes", "score", "doubt", "joint_score", "joint_doubt", "guess", "label"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(counts, name), err_msg=name)
+    assert again.settings == counts.settings
+    assert drawer.same_class(counts.settings) == 1
+
+
+def test_int8_is_compared_with_float32(tmp_path, capsys, monkeypatch):
+    write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given = yaml.safe_load(paths.PARAMS.read_text())
+    given["sample"] |= {"precision": "int8", "n": 300}
+    paths.PARAMS.write_text(yaml.safe_dump(given))
+    settings = params.load(paths.PARAMS)
+    subsample(settings, None)
+    write_nothing(settings)
+    sample(settings, None)
+    assert main(["bench", "precision", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["precision"]
+    assert (found["precision"], found["n"]) == ("int8", 300)
+    assert 0.9 < found["same_class"] < 1
+    for part in ("differences", "other_noise"):
+        for name, difference in found[part].items():
+            assert 0 <= difference["mean"] <= difference["largest"] < 0.2, name
+        assert found[part]["acr"]["largest"] > 0
+    assert main(["bench", "precision"]) == 0
+    assert "of the draws have the same class in int8 and in float32" in capsys.readouterr().out
+
+    sample(settings.replace(sample=settings.sample.replace(precision="float32")), None)
+    assert main(["bench", "precision"]) == 2
+    assert "expected another precision than float32" in capsys.readouterr().err
