@@ -177,7 +177,7 @@ def test_at_theta_one_the_confident_question_is_a_duel():
 
 
 def test_a_radius_that_cannot_be_certified_is_refused():
-    for radius in (0.0, -1.0, 5.0):
+    for radius in (0.0, -1.0, 1.5, 5.0):  # at 1.5, 1,000 draws do not suffice
         with pytest.raises(InputError, match=f"radius={radius}"):
             threshold(radius, sigma=SIGMA, alpha=0.001, n=1000)
     p0 = threshold(0.3, sigma=SIGMA, alpha=0.001, n=1000)

@@ -179,8 +179,9 @@ def test_too_few_images_are_refused_with_the_number_that_is_needed():
 @pytest.mark.parametrize(
     "wrong, match",
     [
-        (dict(loss=0.0), "loss=0.0"),
-        (dict(confidence=1.0), "confidence=1.0"),
+        (dict(loss=0.0), r"loss=0.0 not in \(0, 1\)"),
+        (dict(loss=1.0), r"loss=1.0 not in \(0, 1\)"),
+        (dict(confidence=1.0), r"confidence=1.0 not in \(0, 1\)"),
         (dict(thetas=[1, 0.5]), "growing"),
         (dict(thetas=[]), "expected"),
         (dict(thetas=[0.5]), "shape"),

@@ -8,6 +8,7 @@ import yaml
 from aces import params
 from aces.errors import InputError
 from aces.params import load
+from aces.params.reading import MOST_BYTES
 from aces.training import methods
 
 
@@ -106,6 +107,11 @@ def test_too_few_draws_for_alpha_say_how_many_are_needed(tmp_path, tree, name):
     assert f"sample.{name}=10" in message and "at least 12" in message
 
 
+def test_too_few_draws_to_choose_theta_say_how_many_are_needed(tmp_path, tree):
+    tree["calibrate"]["n"] = 10
+    assert "calibrate.n=10 is too small for combine.alpha=0.001" in complaint(tmp_path, tree)
+
+
 def test_the_number_asked_for_is_enough_and_one_less_is_not():
     # The strictest tests: a lower bound at alpha / 2, and a two-sided test at alpha / 2, when every
     # draw agrees.
@@ -193,6 +199,16 @@ def test_a_file_that_is_not_utf8_is_refused_in_one_line(tmp_path):
     (tmp_path / "params.yaml").write_bytes("dataset: {name: é}".encode("latin-1"))
     with pytest.raises(InputError, match="params.yaml: it is not UTF-8 text: save it as UTF-8"):
         params.load(tmp_path / "params.yaml")
+
+
+def test_what_is_no_parameter_file_is_refused_unread(tmp_path):
+    large = tmp_path / "large.yaml"
+    with open(large, "wb") as file:
+        file.truncate(2 * MOST_BYTES)
+    with pytest.raises(InputError, match="large.yaml: .* bytes: expected a parameter file"):
+        params.load(large)
+    with pytest.raises(InputError, match="it cannot be read .Is a directory."):
+        params.load(tmp_path)
 
 
 def test_the_schema_for_editors_is_current():

@@ -211,3 +211,14 @@ def test_a_forged_description_is_written_again(tmp_path, text):
     about.write_text(text)
     assert written(tmp_path, draw(tmp_path / "scratch")) == expected
     assert json.loads(about.read_text())["sigma"] == 0.25
+
+
+def test_scratch_that_cannot_be_written_is_one_line(tmp_path):
+    """A folder in the place of a file."""
+    draw(tmp_path / "scratch")
+    (folder,) = tmp_path.glob("scratch/*/")
+    (folder / "owner").unlink()
+    (folder / "owner").mkdir()
+    with pytest.raises(InputError, match="owner cannot be written .*: make room and run again"):
+        draw(tmp_path / "scratch")
+    assert shards._owner(folder) == "another sampler"

@@ -1,13 +1,27 @@
 """What the sampler refuses, in one line each: bad input, networks that are no functions of the image."""
 
+import threading
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import odd_networks
+from aces import sampling
 from aces.errors import InputError
+from aces.networks.quantized import QuantizedNetwork
+from aces.rule.counts import Round, Settings
+from aces.runtime import Stopped
+from aces.sampling.batches import Job
+from aces.sampling.checks import check_precision
+from aces.sampling.count import Counter
+from aces.sampling.forward import prepare
+from aces.sampling.units import Piece, Unit
 from sampled import SMALL, sample
 
+CPU = torch.device("cpu")
 NETWORK = odd_networks.convolutional()  # one for all tests: a network is exported once
 
 
@@ -44,6 +58,15 @@ def test_a_score_that_is_none_is_refused(score, message):
         (
             dict(select=odd_networks.convolutional(outputs=3)),
             r"selection network gives shape \(4, 3\)",
+        ),
+        (dict(num_classes=1), "num_classes=1: expected a whole number of at least 2"),
+        (dict(num_classes=2.5), "num_classes=2.5: expected a whole number of at least 2"),
+        (
+            dict(
+                select=odd_networks.convolutional(outputs=2),
+                score=lambda logits: logits.softmax(dim=1)[:, 0],
+            ),
+            "select and score are both given",
         ),
         (dict(index=[1, 1, 2]), "index names an image twice"),
         (dict(index=[1, 2]), "index of shape"),
@@ -92,3 +115,52 @@ def test_a_network_that_returns_no_tensor_is_refused():
 
     with pytest.raises(InputError, match="gives tuple"):
         draw(Pair())
+
+
+def test_a_core_network_that_returns_no_tensor_is_refused():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    with pytest.raises(InputError, match="the core network gives a tuple: expected logits"):
+        sampling.classes_of(Pair(), odd_networks.images(2), num_classes=odd_networks.CLASSES)
+
+
+def test_int8_runs_on_a_cpu_only():
+    with pytest.raises(InputError, match="runs on a CPU: set device='cpu'"):
+        check_precision(QuantizedNetwork(b""), "int8", torch.device("cuda"))
+
+
+def counter() -> Counter:
+    """What counts draws of `NETWORK`, as `sample` makes it."""
+    network = prepare(
+        NETWORK,
+        None,
+        shape=(3, 8, 8),
+        num_classes=odd_networks.CLASSES,
+        precision="float32",
+        device=CPU,
+    )
+    settings = Settings(sigma=0.25, n0=9, n=99, n_predict=0, seed=0, chunk=99, model="none")
+    return Counter(network, settings, odd_networks.CLASSES)
+
+
+def test_a_worker_of_another_kind_is_refused():
+    """Its logits would have other last digits."""
+    one = counter()
+    other = replace(one, network=replace(one.network, backend="onnxruntime of old"))
+    with pytest.raises(InputError, match="would run the network by .*, the others by onnxruntime"):
+        other.open(CPU)
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_a_unit_that_nobody_waits_for_is_not_drawn(noise):
+    one = counter()
+    one = replace(one, settings=replace(one.settings, noise=noise))
+    unit = Unit(Round.BOUND, (Piece(0, 0, 99),))
+    job = Job(unit, odd_networks.images(1), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    count, stop = one.open(CPU), threading.Event()
+    assert count(job, stop)[:, : odd_networks.CLASSES].sum() == 99
+    stop.set()
+    with pytest.raises(Stopped):
+        count(job, stop)
