@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 
 from aces import params, tracking
 from aces.commands import doctor
+from aces.errors import InputError
 from aces.tracking import channel, store
 from hanging import server
 
@@ -289,3 +290,25 @@ def test_artifacts_that_lie_elsewhere_stay_there(tmp_path):
             "file:///old/mlruns2/1",
             "/new/mlruns/2",
         ]
+
+
+def test_artifacts_in_a_bucket_stay_there(tmp_path):
+    file, places = tmp_path / "mlflow.db", ["s3://bucket/old/1", "/old/1"]
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE experiments (name TEXT, artifact_location TEXT)")
+        database.execute("CREATE TABLE runs (artifact_uri TEXT)")
+        database.execute("INSERT INTO experiments VALUES ('aces', 's3://bucket/old')")
+        database.executemany("INSERT INTO runs VALUES (?)", [(place,) for place in places])
+    assert store.rehome(file, Path("/new/mlruns")) is None
+    with sqlite3.connect(file) as database:
+        assert [row[0] for row in database.execute("SELECT artifact_uri FROM runs")] == places
+
+
+def test_a_damaged_database_is_one_line_for_who_asks_directly(tracked):
+    (tracked / "mlflow.db").write_bytes(store.HEADER + bytes(range(256)) * 100)
+    with pytest.raises(InputError, match="mlflow.db cannot be used .*: move it away"):
+        store.adopt()
+    (tracked / "mlflow.db").write_bytes(b"")
+    assert store.adopt() is None
+    (tracked / "mlflow.db").unlink()
+    assert store.adopt() is None
