@@ -10,6 +10,7 @@ from torch import nn
 
 from aces import networks
 from aces.errors import InputError
+from aces.networks import libraries
 
 RGB = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010)}
 
@@ -61,6 +62,65 @@ def test_weights_that_cannot_be_fetched_are_named_with_their_address(monkeypatch
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="arch='tiny' has no pretrained weights"):
         networks.pretrained("tiny", num_classes=10)
+
+
+def test_a_name_torchvision_does_not_have_is_refused():
+    with pytest.raises(InputError, match="arch='torchvision/resnet5' is unknown: see torchvision"):
+        libraries.torchvision_pretrained("resnet5")
+    with pytest.raises(InputError, match="arch='torchvision/resnet5' has no pretrained weights"):
+        networks.pretrained("torchvision/resnet5", num_classes=10)
+
+
+def fake_timm(about: object, create_model=None) -> types.SimpleNamespace:
+    return types.SimpleNamespace(
+        __version__="1",
+        create_model=create_model,
+        is_model=lambda name: name == "net",
+        list_models=lambda: ["net"],
+        get_pretrained_cfg=lambda name: about,
+    )
+
+
+def about_timm(**changes: object) -> types.SimpleNamespace:
+    values = {"url": "", "hf_hub_id": "timm/net.in1k", "has_weights": True, "num_classes": 4}
+    values |= {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    return types.SimpleNamespace(**(values | changes))
+
+
+def test_timm_s_weights_come_with_their_normalisation(monkeypatch):
+    made = {}
+
+    def create_model(name, **options):
+        made.update(options, name=name)
+        return nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+
+    monkeypatch.setitem(sys.modules, "timm", fake_timm(about_timm(), create_model))
+    network = networks.pretrained("timm/net", num_classes=4)
+    assert made == {"name": "net", "pretrained": True, "in_chans": 3}
+    assert (network.recipe["mean"], network.recipe["std"]) == ((0.5,) * 3, (0.25,) * 3)
+    assert network(torch.rand(2, 3, 2, 2)).shape == (2, 4)
+
+
+@pytest.mark.parametrize("about", [None, about_timm(has_weights=False)])
+def test_timm_networks_without_weights_are_refused(about, monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", fake_timm(about))
+    with pytest.raises(InputError, match="arch='timm/net' has no published weights: train it, or"):
+        networks.pretrained("timm/net", num_classes=4)
+
+
+@pytest.mark.parametrize(
+    "url, where",
+    [("https://e.org/a.pth", "https://e.org/a.pth"), ("", "https://huggingface.co/timm/net.in1k")],
+)
+def test_weights_of_timm_that_cannot_be_fetched_are_named(url, where, monkeypatch):
+    def create_model(name, **options):
+        raise OSError("no route\nto host")
+
+    monkeypatch.setitem(sys.modules, "timm", fake_timm(about_timm(url=url), create_model))
+    said = rf"weights of timm/net cannot be fetched \(no route\): get {where} on a machine"
+    with pytest.raises(InputError, match=said) as caught:
+        networks.pretrained("timm/net", num_classes=4)
+    assert "\n" not in str(caught.value) and "arch timm/net" in str(caught.value)
 
 
 def test_transformers_is_optional(monkeypatch):
@@ -117,6 +177,65 @@ def test_a_hugging_face_classifier_brings_its_preprocessing(monkeypatch, tmp_pat
     assert torch.equal(again(x), network(x))
     with pytest.raises(InputError, match="has 4 outputs, and the dataset 10 classes"):
         networks.pretrained("hf/some/net", num_classes=10)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A repository some/net of four classes, with its preprocessor_config.json to be changed."""
+    library, about = fake_transformers(), tmp_path / "preprocessor_config.json"
+    about.write_text("{}")
+    utils = types.SimpleNamespace(cached_file=lambda name, file: str(tmp_path / file))
+    monkeypatch.setitem(sys.modules, "transformers", library)
+    monkeypatch.setitem(sys.modules, "transformers.utils", utils)
+    return types.SimpleNamespace(library=library, about=about)
+
+
+def fails(*args: object, **options: object) -> None:
+    raise ValueError("no such thing\nat all")
+
+
+@pytest.mark.parametrize("part", ["AutoConfig", "AutoModelForImageClassification"])
+def test_a_repository_that_cannot_be_loaded_says_how_to_get_it(part, hub):
+    getattr(hub.library, part).from_pretrained = fails
+    said = (
+        r"^hf/some/net cannot be loaded \(no such thing\): fetch its folder on a machine with "
+        "internet .*huggingface-cli download some/net"
+    )
+    with pytest.raises(InputError, match=said) as caught:
+        networks.pretrained("hf/some/net", num_classes=4)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_configuration_of_no_classifier_is_refused(hub):
+    hub.library.AutoModelForImageClassification.from_config = fails
+    said = r"arch='hf/some/net' cannot be built \(no such thing\): expected an image classifier"
+    with pytest.raises(InputError, match=said):
+        networks.build("hf/some/net", num_classes=4, **RGB)
+
+
+@pytest.mark.parametrize("content", [None, "{", "7"], ids=["missing", "no JSON", "a number"])
+def test_a_repository_without_preprocessing_is_refused(content, hub):
+    hub.about.unlink() if content is None else hub.about.write_text(content)
+    said = "^hf/some/net has no preprocessor_config.json that can be read .*: expected an image cl"
+    with pytest.raises(InputError, match=said):
+        networks.pretrained("hf/some/net", num_classes=4)
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        ({"do_resize": True, "size": {"longest_edge": 8}}, "KeyError: 'height'"),
+        ({"do_center_crop": True, "crop_size": "large"}, "ValueError: "),
+        ({"image_mean": ["red"]}, "TypeError: |ValueError: "),
+        ({"rescale_factor": None}, "TypeError: "),
+    ],
+)
+def test_preprocessing_that_cannot_be_used_is_refused(change, problem, hub):
+    hub.about.write_text(json.dumps(change))
+    said = rf"^hf/some/net has a preprocessor_config.json that cannot be used \(({problem})"
+    with pytest.raises(InputError, match=said) as caught:
+        networks.pretrained("hf/some/net", num_classes=4)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_real_vision_transformer(tmp_path):

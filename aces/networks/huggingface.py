@@ -144,7 +144,14 @@ def pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
     options = describe(name)
     loader = transformers.AutoModelForImageClassification.from_pretrained
     model = _from_hub(name, lambda: loader(name, use_safetensors=True))
-    return HuggingFaceNetwork(model, options["preprocessing"]).eval(), options
+    try:
+        return HuggingFaceNetwork(model, options["preprocessing"]).eval(), options
+    except Exception as error:  # the file may hold anything
+        raise InputError(
+            f"hf/{name} has a preprocessor_config.json that cannot be used "
+            f"({type(error).__name__}: {one_line(error)}): expected the size, crop_size, image_mean "
+            "and image_std of an image classifier"
+        ) from None
 
 
 def _from_hub(name: str, load: Callable[[], Any]) -> Any:
