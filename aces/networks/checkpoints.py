@@ -112,6 +112,7 @@ def import_checkpoint(
             f"normalization={normalization!r} is not for these images: expected one of auto, "
             f"{', '.join(kinds)}"
         )
+    kinds = evidence.distinct(kinds, keep=proposal.kind)
     sigma = evidence.sigma_in(path) if sigma is None else sigma
     trials: list[Trial] = []
     if num_classes == info.num_classes and evaluation is not None:

@@ -138,8 +138,11 @@ class OneStepDiffusion(nn.Module):
         self.model = model
         alphas = torch.as_tensor(alphas_cumprod, dtype=torch.float32)
         sound = alphas.is_meta or bool(((alphas > 0) & (alphas < 1)).all())
-        if alphas.ndim != 1 or not sound:
-            raise InputError("alphas_cumprod: expected a list of numbers between 0 and 1")
+        if alphas.ndim != 1 or not len(alphas) or not sound:
+            raise InputError(
+                f"alphas_cumprod of shape {tuple(alphas.shape)}: expected a list of numbers "
+                "between 0 and 1, one for each time step"
+            )
         self.register_buffer("alphas", alphas)
 
     def time_step(self, sigma: Tensor) -> Tensor:
@@ -213,13 +216,26 @@ def each_channel(denoiser: nn.Module, channels: int) -> nn.Module:
 
 
 def _known(arch: str, channels: int, options: Mapping[str, Any]) -> nn.Module:
-    sizes = {name: int(options[name]) for name in ("width", "depth")}
-    if not (0 < sizes["width"] <= 4096 and 2 <= sizes["depth"] <= 1000):
-        raise InputError(f"denoiser {arch}: no network of width and depth {sizes}")
+    known = [*_usual(arch, channels), *(["dilated"] if arch == DNCNN else [])]
+    if unknown := [name for name in options if name not in known]:
+        raise InputError(
+            f"denoiser {arch} has no option {unknown[0]!r}: expected {', '.join(known)}"
+        )
+    sizes = {name: options[name] for name in ("width", "depth")}
+    for name, least, most in (("width", 1, 4096), ("depth", 2, 1000)):
+        if not isinstance(sizes[name], int) or not least <= sizes[name] <= most:
+            raise InputError(
+                f"denoiser {arch}: {name}={sizes[name]!r}: expected a whole number from {least} to "
+                f"{most}"
+            )
     if arch == DNCNN:
-        first, middle, last = (bool(each) for each in options["biases"])
+        biases = options["biases"]
+        if not isinstance(biases, (list, tuple)) or len(biases) != 3:
+            raise InputError(
+                f"denoiser {arch}: biases={biases!r}: expected a list of three, whether the first, "
+                "the middle and the last convolutions have one"
+            )
         norm, dilated = (bool(options.get(name)) for name in ("norm", "dilated"))
-        biases = (first, middle, last)
         return DnCNN(channels, norm=norm, dilated=dilated, biases=biases, **sizes)
     return (FFDNet if arch == FFDNET else SmallDenoiser)(channels, **sizes)
 

@@ -71,7 +71,8 @@ class Verdict:
 def candidates(
     weights: Weights | None, *, arch: str, dataset: str, mean: Sequence[float], std: Sequence[float]
 ) -> dict[str, Statistics]:
-    """The normalisations in question: the recorded one alone, or else all the usual ones.
+    """The normalisations in question: the recorded one alone, or else all the usual ones. Some may
+    be the same (see `distinct`).
 
     mean, std: the dataset's.
     """
@@ -87,14 +88,14 @@ def candidates(
     kinds["half"] = (halves, halves)
     if dataset == "cifar10":
         kinds["pixels"] = CIFAR10_PIXELS
-    return _distinct(kinds)
+    return kinds
 
 
-def _distinct(kinds: dict[str, Statistics]) -> dict[str, Statistics]:
-    """Each pair of statistics once, under its first name."""
+def distinct(kinds: Mapping[str, Statistics], *, keep: str) -> dict[str, Statistics]:
+    """Each pair of statistics once: under the name `keep`, or else under its first name."""
     found: dict[str, Statistics] = {}
     for kind, statistics in kinds.items():
-        if statistics not in found.values():
+        if kind == keep or statistics not in (kinds[keep], *found.values()):
             found[kind] = statistics
     return found
 
@@ -119,7 +120,7 @@ def propose(
         return Proposal("none", "MACER's networks take raw pixels", firm=True)
     if weights.format == LANET:
         return Proposal("full", "LaNet's own statistics", firm=True)
-    if weights.format == AKAMASTER:
+    if weights.format == AKAMASTER and "imagenet" in kinds:
         return Proposal("imagenet", "akamaster's networks take ImageNet's", firm=True)
     if weights.format == DISTILLER:
         return Proposal("half", "distiller's networks take 1/2 and 1/2", firm=True)

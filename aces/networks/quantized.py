@@ -68,6 +68,8 @@ def load_quantized(path: str | Path, *, remedy: str = "save it again") -> Quanti
         raise InputError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
     try:
         open_session(graph)
+    except InputError:
+        raise
     except Exception as error:  # whatever ONNX Runtime says about a damaged file
         raise InputError(f"{path} is not an ONNX network ({one_line(error)}): {remedy}") from None
     return QuantizedNetwork(graph)

@@ -72,8 +72,6 @@ def read_tree(path: Path) -> Any:
         with torch.serialization.safe_globals(harmless):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if "truncated" in str(error):
-            raise InputError(f"checkpoint {path} is damaged or truncated: get it again") from None
         reasons = [line.strip() for line in str(error).splitlines() if "nsupported" in line]
         raise InputError(
             f"checkpoint {path} is refused, since it holds more than tensors; nothing of it was "

@@ -14,6 +14,7 @@
 | `resized`                  | a network at a size of its own, see `resolution`                 |
 """
 
+import contextlib
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -107,29 +108,24 @@ def check_arch(arch: str, *, num_classes: int, shape: tuple[int, int, int]) -> N
     """InputError unless `build` knows the name and the network takes images of `shape` (C, H, W).
 
     Nothing is computed: the network is made without memory for its weights, where that is possible.
+    Where it is not, such as with a network that looks at values, two images are computed.
     """
     options: Options = {}
     if arch.startswith("hf/"):
         options = huggingface.describe(arch.removeprefix("hf/"))
     arguments: dict[str, Any] = {"num_classes": num_classes, "channels": shape[0]}
-    device = "meta"
-    with torch.device(device):
-        try:
-            network = _network(arch, options=options, **arguments)
-        except Exception:  # the name is wrong, or the network computes while it is built
-            device = "cpu"
-    if device == "cpu":
-        network = _network(arch, options=options, **arguments)
-    with torch.device(device):
-        try:
-            network.eval()(torch.zeros((2, *shape)))
-        except NotImplementedError:
-            return  # an operation that cannot be tried without computing it
-        except Exception as error:
-            raise InputError(
-                f"arch={arch!r} does not take images of shape {shape}: {one_line(error)}; choose "
-                "another network"
-            ) from None
+    with contextlib.suppress(Exception):  # it is tried again below
+        with torch.device("meta"):
+            _network(arch, options=options, **arguments).eval()(torch.zeros((2, *shape)))
+        return
+    network = _network(arch, options=options, **arguments).eval()
+    try:
+        network(torch.zeros((2, *shape)))
+    except Exception as error:
+        raise InputError(
+            f"arch={arch!r} does not take images of shape {shape}: {one_line(error)}; choose "
+            "another network"
+        ) from None
 
 
 def _network(arch: str, *, num_classes: int, channels: int, options: Options) -> nn.Module:
