@@ -129,8 +129,6 @@ class Raises:
 class Elsewhere(io.BytesIO):
     """The answer of an address that leads on to another one."""
 
-    length = None
-
     def geturl(self) -> str:
         return "http://elsewhere.org/a.pth"
 

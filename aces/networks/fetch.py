@@ -154,7 +154,7 @@ def _unreachable(address: str, error: Exception) -> InputError:
 
 
 def _copy(answer: http.client.HTTPResponse, file: IO[bytes], address: str, *, title: str) -> None:
-    size, total = 0, answer.length or 0  # None where the other side does not say it
+    size, total = 0, getattr(answer, "length", None) or 0  # where the other side says it
     with progress(title, total, "bytes") as bar:
         while part := _read(answer, address):
             size += len(part)
