@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 
 import odd_networks
 from aces.networks import fingerprint, identity
+from aces.networks.identity import describe
 
 
 class Odd(nn.Module):
@@ -28,6 +29,18 @@ class Odd(nn.Module):
 
     def forward(self, x):
         return self.network(x) / self.temperature
+
+
+def test_a_name_that_a_function_has_not_got_yet_is_no_trouble():
+    """Python makes such a function when one is defined before what it uses."""
+
+    def early():
+        return late
+
+    before = describe(early)
+    assert "an empty cell" in repr(before)
+    late = 3
+    assert describe(early) != before
 
 
 def change(network: Odd, name: str) -> None:

@@ -128,15 +128,107 @@ def test_layers_that_distiller_removed_are_left_out():
     assert torch.equal(logits(network.eval(), x), logits(reference, x))
 
 
+def without(state: dict, *starts: str) -> dict:
+    return {name: state[name] for name in state if not name.startswith(starts)}
+
+
+NO_RESIDUAL = {
+    "the first two blocks are missing": lambda state: without(state, "layer1.0.", "layer1.1."),
+    "a block is missing": lambda state: without(state, "layer2.1."),
+    "no blocks": lambda state: without(state, "layer"),
+    "no last layer": lambda state: without(state, "linear"),
+    "no first convolution": lambda state: without(state, "conv1"),
+    "a layer of another kind": lambda state: state | {"extra.weight": torch.zeros(3, 3, 3)},
+    "two first convolutions": lambda state: state | {"conv0.weight": torch.zeros(16, 3, 3, 3)},
+    "two last layers": lambda state: state | {"fc2.weight": torch.zeros(10, 64)},
+    "a linear layer in a block": lambda state: state | {"layer1.0.fc.weight": torch.zeros(16, 16)},
+    "a norm too many": lambda state: state | norm_of("bn9", 5),
+    "a norm too many in a block": lambda state: state | norm_of("layer1.0.bn9", 16),
+    "a norm too few in a block": lambda state: without(state, "layer1.0.bn2"),
+    "a block without norms": lambda state: without(state, "layer1.0.bn"),
+    "two projections": lambda state: (
+        state | {"layer1.0.shortcut.5.weight": torch.zeros(16, 16, 1, 1)} | shortcut(16, 16)
+    ),
+    "a projection of other widths": lambda state: state | shortcut(16, 15),
+    "a projection of 5x5": lambda state: state | shortcut(16, 16, 5, 5),
+    "a projection of 1x3": lambda state: state | shortcut(16, 16, 1, 3),
+    "a norm of no projection": lambda state: state | norm_of("layer1.0.shortcut.1", 16),
+    "a norm of another width": lambda state: state | norm_of("layer1.0.bn1", 7),
+    "a convolution of 5x5": lambda state: (
+        state | {"layer1.0.conv2.weight": torch.zeros(16, 16, 5, 5)}
+    ),
+    "a convolution of 1x3": lambda state: (
+        state | {"layer1.0.conv2.weight": torch.zeros(16, 16, 1, 3)}
+    ),
+}
+
+
+def norm_of(path: str, width: int) -> dict[str, torch.Tensor]:
+    leaves = ("weight", "bias", "running_mean", "running_var")
+    return {f"{path}.{leaf}": torch.ones(width) for leaf in leaves}
+
+
+def shortcut(*shape: int) -> dict[str, torch.Tensor]:
+    shape = shape if len(shape) == 4 else (*shape, 1, 1)
+    return {"layer1.0.shortcut.0.weight": torch.zeros(shape)}
+
+
+@pytest.mark.parametrize("kind", NO_RESIDUAL)
+def test_what_is_no_residual_network_is_not_guessed(kind):
+    """A missing block, a layer too many, other kinds of layers."""
+    state = ResNet(Basic, (3, 3, 3), 16).state_dict()
+    state = {name: state[name] for name in state if not name.endswith(reading.COUNTER)}
+    assert read_structure(state, channels=3) is not None
+    assert read_structure(NO_RESIDUAL[kind](state), channels=3) is None
+
+
 def test_what_is_no_residual_network_is_refused():
-    """A missing block, a layer too many, other kinds of layers: better refused than guessed."""
     state = trained(ResNet(Pruned, (3, 3, 3), 16)).state_dict()
-    cut = {name: state[name] for name in state if not name.startswith("layer2.1.")}
-    more = state | {"extra.weight": torch.zeros(3, 3, 3)}
-    wider = state | {"layer1.0.bn1.weight": torch.zeros(7)}
-    for damaged in (cut, more, wider):
-        with pytest.raises(InputError, match="nor another residual network"):
-            networks.import_checkpoint(save(damaged), dataset="cifar10")
+    with pytest.raises(InputError, match="nor another residual network"):
+        networks.import_checkpoint(save(without(state, "layer2.1.")), dataset="cifar10")
+
+
+def convolution(**changes: object) -> dict:
+    return {"width": 16, "kernel": 3, "groups": 1, "bias": False} | changes
+
+
+def block(**changes: object) -> dict:
+    parts = {"convolutions": [convolution()], "stride": 1, "projection": None}
+    return parts | {"projection_norm": False, "removed": []} | changes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stem": convolution(width=0)},
+        {"stem": convolution(groups=0)},
+        {"stem": convolution(kernel=2)},
+        {"stem": convolution(kernel=-1)},
+        {"stem": 3},
+        {"blocks": [{}]},
+        {"blocks": [block(convolutions=[])]},
+        {"blocks": [block(stride=3)]},
+        {"blocks": [block(projection=convolution(kernel=4))]},
+        {"norms": ...},
+    ],
+    ids=str,
+)
+def test_plans_that_make_no_sense_are_refused(change):
+    flags = dict.fromkeys(("preactivated", "norms", "stem_norm", "final_norm"), True)
+    plan = {"stem": convolution(), "blocks": [block()], **flags}
+    named = {"num_classes": 10, "mean": (0.5,) * 3, "std": (0.2,) * 3}
+    networks.build("residual", options=plan, **named)
+    changed = {name: value for name, value in (plan | change).items() if value is not ...}
+    with pytest.raises(InputError, match="^the structure of the residual network is damaged: impo"):
+        networks.build("residual", options=changed, **named)
+
+
+def test_residual_networks_are_known_from_files_alone():
+    named = {"num_classes": 10, "mean": (0.5,) * 3, "std": (0.2,) * 3}
+    with pytest.raises(InputError, match="arch='residual-mean-pool' is what `aces import` finds"):
+        networks.build("residual-mean-pool", **named)
+    with pytest.raises(InputError, match="arch='residual-pool-mean' is unknown"):
+        networks.build("residual-pool-mean", **named)  # the choices have one order
 
 
 def test_damaged_structures_are_one_line():
