@@ -49,6 +49,17 @@ def test_the_sign_says_who_is_selected(table):
     assert (np.abs(signed) == table.selection_radius).all()
 
 
+def changed(frame: pd.DataFrame, column: str, row: int, value: float) -> pd.DataFrame:
+    frame.loc[row, column] = value
+    return frame
+
+
+def second_again(frame: pd.DataFrame) -> pd.DataFrame:
+    """The third image has the place of the second."""
+    second, third = frame["index"].unique()[1:3]
+    return frame.assign(index=frame["index"].replace(third, second))
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -62,6 +73,9 @@ def test_the_sign_says_who_is_selected(table):
         (lambda frame: frame.assign(radius="<script>"), "radius has values that are not numbers"),
         (lambda frame: frame.assign(route="<script>"), "cannot be used"),
         (lambda frame: frame.assign(theta=-frame["theta"]), "not one row for each image and theta"),
+        (lambda frame: changed(frame, "theta", 25, 0.55), "not one row for each image and theta"),
+        (lambda frame: changed(frame, "index", 25, 99), "not one row for each image and theta"),
+        (second_again, "not one row for each image and theta"),
     ],
 )
 def test_a_table_that_is_not_ours_is_one_line(path, damage, said):

@@ -244,6 +244,16 @@ DAMAGE = {  # file, what is left of it (None: it is removed) -> what is said of 
     f"{MACER}selection_0.50": (lambda text: text.replace("\t1\t", "\t7\t"), "none of 1, 0, -1"),
     f"{MACER}selection_0.60": (lambda text: text.replace("0.", "zero", 1), "is damaged"),
     f"{TABLES}050_lanet_macer": (lambda text: text.replace("&", "+", 5), "is damaged"),
+    f"{MACER}selection_0.70": (lambda text: text.splitlines()[0], "no images"),
+    f"{MACER}selection_0.80": (lambda text: text.replace("\t0.0\t", "\tnan\t", 1), "not a finite"),
+    f"{MACER}selection_0.90": (
+        lambda text: "".join(text.splitlines(keepends=True)[:-1]),
+        "its images are not the 12 of the certification log",
+    ),
+    f"{MACER}selection_0.20": (
+        lambda text: text.replace("\n20\t", "\n21\t"),
+        "its images are not the 12 of the certification log",
+    ),
     f"{TABLES}selection_050_lanet_macer": (None, "has no published table of the selection rate"),
     "data/cifar10/core/lanet_core_prediction": (None, "the core network lanet is missing"),
     "data/cifar10/core/resnet110_core_prediction": (
@@ -251,6 +261,25 @@ DAMAGE = {  # file, what is left of it (None: it is removed) -> what is said of 
         "has other images",
     ),
 }
+
+
+TABLE = f"{TABLES}050_lanet_macer"
+NO_TABLE = {
+    "no rows": lambda text: "",
+    "no thetas": lambda text: text.splitlines()[0],
+    "another head": lambda text: text.replace("NAC", "ACC"),
+    "a word": lambda text: text.replace("& 0.25", "& quarter", 1),
+    "a cell too few": lambda text: text.replace(" & 0.00 &", " &", 1).replace("& 0.00 &", "&", 1),
+    "NaN": lambda text: text[: text.rindex("& ")] + "& nan" + chr(92) * 2 + chr(10),
+}
+
+
+@pytest.mark.parametrize("kind", NO_TABLE)
+def test_a_published_table_that_is_none_says_what_was_expected(kind, part):
+    damage(part / TABLE, NO_TABLE[kind])
+    (problem,) = [each for each in release.read_release(part).problems if each.path == TABLE]
+    said = "is damaged (not rows of theta, NAC, ACR and a cell for each radius"
+    assert problem.what.startswith(said)
 
 
 @pytest.mark.parametrize("name", DAMAGE)

@@ -104,7 +104,6 @@ def test_results_of_other_counts_are_refused(project):
 
 SUMMARIES = {
     "another accuracy": {"nac": 0.123},
-    "a theta off the curve": {"theta": 0.31},
     "a theta that is none": {"theta": "0.3"},
     "text": {"acr_ceiling": "<script>"},
     "truth": {"acr_ceiling": True},
@@ -127,6 +126,11 @@ def test_a_summary_that_is_none_is_refused(project, kind):
     refused("results/ cannot be read")
 
 
+def test_a_summary_about_a_theta_that_the_curve_has_not_got_is_refused(project):
+    change(paths.SUMMARY, theta=0.31)
+    refused("the curve has no theta 0.31, which the summary is about")
+
+
 def test_a_summary_that_is_no_object_is_refused(project):
     paths.SUMMARY.write_text("[" * 100_000)
     refused("results/ cannot be read")
@@ -146,6 +150,7 @@ CURVES = {
     "a theta twice": lambda curve: pd.concat([curve, curve]).sort_values("theta"),
     "no rows": lambda curve: curve[:0],
     "no radius": lambda curve: curve.assign(**{"certified_accuracy@<b>": 0.5}),
+    "an infinite radius": lambda curve: curve.assign(**{"certified_accuracy@inf": 0.5}),
 }
 
 
@@ -159,6 +164,19 @@ def test_a_curve_that_is_none_is_refused(project, path, kind):
         assert (found is None) == (kind == "no rows")
     else:
         refused("results/ cannot be read")
+
+
+def test_a_curve_without_rows_is_called_so(project):
+    write_csv(paths.CURVE, pd.read_csv(paths.CURVE)[:0])
+    refused("a table has no rows")
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.25, np.inf, np.nan])
+def test_a_comparison_has_the_noise_of_each_row(project, sigma):
+    table = pd.read_csv(paths.COMPARISON)
+    table.loc[0, "sigma"] = sigma
+    write_csv(paths.COMPARISON, table)
+    refused("the comparison has a sigma that is no number above 0")
 
 
 CALIBRATIONS = {

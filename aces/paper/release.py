@@ -87,6 +87,9 @@ class Release:
     problems: list[Problem]
 
 
+_NO_TABLE = "not rows of theta, NAC, ACR and a cell for each radius"
+
+
 class _Damaged(ValueError):
     """A file that is there, but cannot be used."""
 
@@ -261,7 +264,7 @@ def _read_log(path: Path, columns: list[str], index: np.ndarray | None = None) -
     if not np.isfinite(cells).all():
         raise _Damaged("a cell is not a finite number")
     if index is not None and not np.array_equal(cells[:, 0], index):
-        raise _Damaged(f"{len(cells)} images, not the {len(index)} of the certification log")
+        raise _Damaged(f"its images are not the {len(index)} of the certification log")
     return dict(zip(wanted, cells.T, strict=True))
 
 
@@ -288,9 +291,9 @@ def _read_table(path: Path, name: str) -> Table:
             for cells in numbers.values()
         )
     except ValueError as error:
-        raise _Damaged(str(error)) from None
+        raise _Damaged(f"{_NO_TABLE}: {error}") from None
     if header[:3] != ["Threshold", "NAC", "ACR"] or not numbers or not complete:
-        raise _Damaged("not rows of theta, NAC, ACR and a cell for each radius")
+        raise _Damaged(_NO_TABLE)
     return Table(path=name, key=key, core=core, metric=metric, radii=radii, rows=numbers)
 
 

@@ -134,7 +134,9 @@ def _checked_rates(table: pd.DataFrame) -> pd.DataFrame:
     for name in table.columns:
         if "@" in name and not math.isfinite(float(name.split("@")[1])):
             raise ValueError(f"the column {name!r} names no radius")
-    if not len(table) or not all(kind.kind in "iuf" for kind in table.dtypes):
+    if not len(table):
+        raise ValueError("a table has no rows")
+    if not all(kind.kind in "iuf" for kind in table.dtypes):
         raise ValueError("a table has values that are not numbers")
     values = table.astype(float)
     if not np.isfinite(values.to_numpy()).all():
