@@ -108,12 +108,32 @@ def test_a_truncated_image_is_named(tmp_path):
         read_image(path, shape=CIFAR)
 
 
-def test_values_of_no_known_range_are_refused(tmp_path):
-    path = save(
-        tmp_path, Image.fromarray(np.full((8, 8), -3.0, dtype=np.float32)), name="image.tiff"
-    )
-    with pytest.raises(InputError, match="values from -3"):
-        read_image(path, shape=CIFAR)
+@pytest.mark.parametrize("value, shown", [(-3.0, "-3"), (70_000.0, "70000"), (np.nan, "nan")])
+def test_values_of_no_known_range_are_refused(tmp_path, value, shown):
+    image = Image.fromarray(np.full((8, 8), value, dtype=np.float32))
+    message = f"values from {shown} to {shown}, expected 0 to 1, 255 or 65535"
+    for given in (image, save(tmp_path, image, name="image.tiff")):
+        with pytest.raises(InputError, match=message):
+            read_image(given, shape=CIFAR)
+
+
+def test_an_image_that_pillow_opened_is_judged_like_its_file(tmp_path):
+    path = tmp_path / "long.png"
+    path.write_bytes(png_of(1, 60_000))
+    for image, message in (
+        (Image.new("L", (0, 5)), "image from memory has no pixels .0 x 5."),
+        (Image.open(path), "has 1 x 60000 pixels: expected sides of at most 100 : 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_image(image, shape=CIFAR)
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (99, 99, 3), dtype=np.uint8))
+    cut = save(tmp_path, noise)
+    with Image.open(cut) as whole:
+        read_image(whole, shape=CIFAR)
+        assert whole.getpixel((0, 0)) == noise.getpixel((0, 0))  # it was not closed
+    cut.write_bytes(cut.read_bytes()[:5000])
+    with pytest.raises(InputError, match="image from memory cannot be read .*: is it complete?"):
+        read_image(Image.open(cut), shape=CIFAR)
 
 
 # --- what must not take the memory, the time or the program ---

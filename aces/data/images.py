@@ -16,10 +16,9 @@ import os
 import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -48,14 +47,15 @@ class Header:
     grey: bool
 
 
-File = str | Path | bytes  # a path, or the content of a file
+# A path, the content of a file, or an image that Pillow has opened or made
+File = str | os.PathLike[str] | bytes | Image.Image
 
 
 def read_images(
-    paths: Sequence[str | Path], *, shape: tuple[int, int, int], resize: int | None = None
+    files: Sequence[File], *, shape: tuple[int, int, int], resize: int | None = None
 ) -> np.ndarray:
     """Read image files; (N, H, W, C) uint8 for `shape` (C, H, W). See `read_image`."""
-    return np.stack([read_image(path, shape=shape, resize=resize) for path in paths])
+    return np.stack([read_image(file, shape=shape, resize=resize) for file in files])
 
 
 def read_image(
@@ -65,7 +65,8 @@ def read_image(
 
     The shorter side becomes `resize` (default: just large enough for the crop), then the centre of
     H x W pixels is kept. This is torchvision's Resize and CenterCrop, bit by bit. `name` stands for
-    the file in error messages, where only its content is given.
+    the file in error messages, where only its content is given. An image of Pillow's is read as its
+    file would be.
     """
 
     def centre(image: Image.Image) -> Image.Image:
@@ -141,7 +142,7 @@ def _read(
 
 
 def _name(file: File, name: str) -> str:
-    return name or ("from memory" if isinstance(file, bytes) else str(file))
+    return name or ("from memory" if isinstance(file, (bytes, Image.Image)) else str(file))
 
 
 @contextmanager
@@ -167,7 +168,9 @@ def _explain(name: str, error: Exception) -> str:
             return f"image {name} cannot be read ({one_line(error)}): is it complete?"
 
 
-def _open(file: File, name: str) -> Image.Image:
+def _open(file: File, name: str) -> AbstractContextManager[Image.Image]:
+    if isinstance(file, Image.Image):
+        return nullcontext(file)  # whoever opened it closes it
     if isinstance(file, bytes):
         return _identify(io.BytesIO(file))
     kind = os.stat(file).st_mode

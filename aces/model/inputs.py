@@ -48,7 +48,7 @@ def _read(source: Any, *, shape: tuple[int, int, int] | None, resize: int | None
     """(N, H, W, C) uint8 of files and PIL images."""
     from PIL.Image import Image
 
-    from aces.data.images import read_image
+    from aces.data.images import read_images
 
     parts = list(source) if isinstance(source, (list, tuple)) else [source]
     strange = [it for it in parts if not isinstance(it, (str, os.PathLike, bytes, Image))]
@@ -63,24 +63,4 @@ def _read(source: Any, *, shape: tuple[int, int, int] | None, resize: int | None
             "the model does not say which images it takes: give ACES(shape=(C, H, W)), or pass an "
             "array"
         )
-    return np.stack(
-        [
-            _fitted(it, shape=shape, resize=resize)
-            if isinstance(it, Image)
-            else read_image(it, shape=shape, resize=resize)
-            for it in parts
-        ]
-    )
-
-
-def _fitted(image: "Image", *, shape: tuple[int, int, int], resize: int | None) -> np.ndarray:
-    """(H, W, C) uint8 of a PIL image; its camera's orientation is applied."""
-    from PIL import ImageOps
-
-    from aces.data.images import fit
-
-    channels, height, width = shape
-    upright = ImageOps.exif_transpose(image)
-    return np.asarray(fit(upright, shape=shape, resize=resize), dtype=np.uint8).reshape(
-        height, width, channels
-    )
+    return read_images(parts, shape=shape, resize=resize)
