@@ -224,7 +224,8 @@ def test_calibrate_says_how_many_images_it_needs():
     "change, message",
     [
         ({"labels": [0]}, "labels of shape"),
-        ({"labels": [0, 2]}, "classes 0 to 1"),
+        ({"labels": [0, 2]}, "labels from 0 to 2: expected classes 0 to 1"),
+        ({"labels": [0, -1]}, "labels from -1 to 0: expected classes 0 to 1"),
         ({"labels": [0.0, 1.0]}, "type float"),
         ({"step": 0.3}, "step=0.3"),
         ({"loss": 0.0}, "loss=0"),

@@ -128,10 +128,20 @@ def test_files_and_pil_images_are_the_arrays_in_them(tmp_path):
     assert model.certify(opened[0].resize((80, 40)), n=200)[0].draws == 300
 
 
-@pytest.mark.parametrize("x", [[], [3], "nowhere.png", None, [np.zeros((8, 8, 1), np.uint8)]])
-def test_what_is_no_image_is_refused(x):
-    with pytest.raises(InputError, match="image"):
-        digits_model().certify(x, n=100)
+@pytest.mark.parametrize(
+    "x, message",
+    [
+        ([], "images: an empty list: expected an array"),
+        ([3], "images: a int: expected an array"),
+        (None, "images: a NoneType: expected an array"),
+        ([np.zeros((8, 8, 1), np.uint8)], "images: a ndarray: expected an array"),
+        ("nowhere.png", "image nowhere.png does not exist"),
+        (Image.new("L", (0, 4)), "image from memory has no pixels"),
+    ],
+)
+def test_what_is_no_image_is_refused(x, message):
+    with pytest.raises(InputError, match=message):
+        half_space_model().certify(x, n=100)
 
 
 def test_files_need_a_shape():
@@ -192,6 +202,13 @@ def test_wrong_images_are_refused(x, message):
         ({"sigma": -1.0}, "sigma"),
         ({"classes": ["one"]}, "classes"),
         ({"core": lambda x: x}, "core is a function"),
+        ({"shape": (1, 4)}, r"shape=\(1, 4\): expected \(C, H, W\), three whole numbers from 1"),
+        ({"shape": (1, 0, 4)}, r"shape=\(1, 0, 4\): expected \(C, H, W\)"),
+        ({"shape": (1, 4.5, 4)}, r"shape=\(1, 4.5, 4\): expected \(C, H, W\)"),
+        ({"shape": (1, None, 4)}, r"shape=\(1, None, 4\): expected \(C, H, W\)"),
+        ({"shape": 4}, r"shape=4: expected \(C, H, W\)"),
+        ({"resize": -3}, "resize=-3: expected a whole number from 1, or None"),
+        ({"resize": 2.5}, "resize=2.5: expected a whole number from 1, or None"),
         ({"num_classes": 3}, "core network gives shape"),
         ({"certify": Constant([0.0, 1.0, 2.0])}, "network gives shape"),
         (

@@ -43,10 +43,17 @@ def check_draws(n: int, *, alpha: float, spend: float = 1.0) -> None:
 
 
 def as_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    if len(shape) != 3 or not all(int(length) == length > 0 for length in shape):
-        raise InputError(f"shape={tuple(shape)}: expected (C, H, W)")
-    channels, height, width = map(int, shape)
+    found = np.asarray(shape)
+    if found.shape != (3,) or found.dtype.kind not in "iu" or found.min() < 1:
+        raise InputError(f"shape={shape}: expected (C, H, W), three whole numbers from 1")
+    channels, height, width = found.tolist()
     return channels, height, width
+
+
+def as_resize(resize: int | None) -> int | None:
+    if resize is not None and not (isinstance(resize, (int, np.integer)) and resize >= 1):
+        raise InputError(f"resize={resize!r}: expected a whole number from 1, or None")
+    return None if resize is None else int(resize)
 
 
 def as_labels(labels: Sequence[int] | np.ndarray, *, images: int, num_classes: int) -> np.ndarray:

@@ -96,7 +96,7 @@ class ACES:
         self.noise, self.precision = noise, precision
         self.classes = None if classes is None else [str(name) for name in classes]
         self.shape = None if shape is None else checks.as_shape(shape)
-        self.resize = resize
+        self.resize = checks.as_resize(resize)
         self.runtime = Runtime(device=device, workers=workers, progress=False)
         self._planner = Planner(self.sigma, noise=noise, precision=precision)
 
