@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     unknown = [section for section in args.sections if section not in SECTIONS]
     if unknown:
         raise InputError(f"section {unknown[0]!r}: expected some of {', '.join(SECTIONS)}")
-    if args.seconds <= 0 or args.repeats < 1:
+    if not args.seconds > 0 or args.repeats < 1:
         raise InputError(
             f"--seconds {args.seconds} --repeats {args.repeats}: expected more than 0 seconds and "
             "at least 1 repeat"

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 from aces.console import fail, say
-from aces.errors import InputError
 from aces.files import make_folder
 
 EXAMPLE = """aces paper ACES --out reports/paper --abstain-as-selected
@@ -41,11 +40,6 @@ def run(args: argparse.Namespace) -> int:
     from aces.paper import analysis, release  # matplotlib and pandas are slow to import
 
     root, out = Path(args.release), Path(args.out)
-    if not root.is_dir():
-        raise InputError(
-            f"RELEASE_DIR={args.release} is no folder: give the official release, "
-            "`git clone https://github.com/eth-sri/ACES`"
-        )
     found = release.read_release(root)
     frame, numbers = analysis.analyse(found, abstain_as_selected=args.abstain_as_selected)
     errata = [] if args.abstain_as_selected else analysis.errata(found, numbers)

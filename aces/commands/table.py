@@ -43,7 +43,13 @@ class AnswerTable:
     @property
     def seed(self) -> int | None:
         """The seed of the rows that are there."""
-        return next((int(row["seed"]) for row in self.rows.values() if row["seed"]), None)
+        found = next((row["seed"] for row in self.rows.values() if row["seed"]), None)
+        if found is not None and not found.isdecimal():
+            raise InputError(
+                f"{self.path} has a row of seed={found[:40]}: expected a whole number; remove the "
+                "row, or choose another file"
+            )
+        return None if found is None else int(found)
 
     def check(self, settings: dict[str, Any]) -> None:
         """InputError unless the rows were made with these settings."""
@@ -92,14 +98,14 @@ class AnswerTable:
         """The complete rows of the file that have an answer: files in error are tried again."""
         try:
             text = self.path.read_text(encoding="utf-8")
+            complete = text[: text.rfind("\n") + 1]  # a kill may have left half a row
+            lines = list(csv.reader(io.StringIO(complete)))
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(
                 f"{self.path} cannot be read as a table ({one_line(error)}): choose another file"
             ) from None
-        complete = text[: text.rfind("\n") + 1]  # a kill may have left half a row
-        lines = list(csv.reader(io.StringIO(complete)))
         if lines and lines[0] != self.columns:
             raise InputError(
                 f"{self.path} is not a table of this command: choose another file, or remove this "
