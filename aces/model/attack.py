@@ -159,7 +159,10 @@ def attack(
         raise InputError(f"scales={list(scales)}: expected numbers above 0")
     images = Images.of(x)
     if len(images) != len(certificates):
-        raise InputError(f"{len(certificates)} certificates for {len(images)} images")
+        raise InputError(
+            f"{len(certificates)} certificates for {len(images)} images: expected one for each, "
+            "as ACES.certify gives them"
+        )
     result = Attacked(list(certificates), labels, tuple(sorted(scales)))
     # A certificate speaks of the image on the lattice, which for uint8 images is the image itself.
     steps = lattice(model.sigma).scale

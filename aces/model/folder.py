@@ -82,7 +82,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     description = _read_yaml(path)
     found = description.pop("format", None) if isinstance(description, dict) else None
-    if not isinstance(description, dict) or type(found) is not int or found not in READABLE:
+    if type(found) is not int or found not in READABLE:
         raise InputError(
             f"{path} has format {str(found)[:40]}: this version reads "
             f"{' and '.join(map(str, READABLE))}; save the model again"

@@ -1,5 +1,6 @@
 """How many draws the answers of a model take, and how these are spent: on guesses, bounds and looks."""
 
+import itertools
 import secrets
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -55,10 +56,11 @@ class Planner:
         """At most n draws: some fix the guesses, the others test them until the class is sure."""
         check_draws(n, alpha=alpha)
         n0 = min(N0_PREDICT, n // 2)
-        if log_evidence(n - n0, n - n0, p0=0.5) < -np.log(alpha / 2):
+        if not _can_be_sure(n, alpha=alpha):
+            least = next(more for more in itertools.count(n) if _can_be_sure(more, alpha=alpha))
             raise InputError(
                 f"n={n} is too small for alpha={alpha:g}: {n0} draws fix the guesses, and the "
-                "rest cannot make an answer sure; take more draws"
+                f"rest cannot make an answer sure; take at least {least}"
             )
         return self._plan(n0=n0, n=n - n0, seed=seed)
 
@@ -94,3 +96,9 @@ class Planner:
             noise=self.noise,
             precision=self.precision,
         )
+
+
+def _can_be_sure(n: int, *, alpha: float) -> bool:
+    """Whether `predict_early` can answer at all, if all of its n draws agree."""
+    left = n - min(N0_PREDICT, n // 2)
+    return log_evidence(left, left, p0=0.5) >= np.log(2) - np.log(alpha)
