@@ -1,16 +1,24 @@
 """What the commands refuse before any work starts: one line with the name and what was expected."""
 
+import os
+import resource
 import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from aces import ACES, cli
+from aces import ACES, cli, params
+from aces.bench import results
+from aces.bench.precision import measure_precision
+from aces.bench.stopping import measure_stopping
 from aces.commands import answering, doctor
 from aces.commands.table import SETTINGS, AnswerTable
 from aces.errors import EXTRAS, InputError
+from aces.rule.counts import Round
+from made_counts import from_joint
 from small_models import Constant, HalfSpace
 
 
@@ -115,6 +123,43 @@ def test_a_table_whose_seed_is_no_number_is_refused(elsewhere):
     assert written(elsewhere / "table.csv").seed == 7
     with pytest.raises(InputError, match="table.csv has a row of seed=seven: expected a whole"):
         _ = written(elsewhere / "table.csv", seed="seven").seed
+
+
+# ---------------------------------------------------------------- aces bench, on a finished run
+
+
+@pytest.mark.parametrize(
+    "precision, looks, score, said",
+    [
+        ("float32", {}, "entropy", "sample.precision: float32, select.score: entropy and no early"),
+        ("int8", {Round.BOUND: None}, "entropy", "select.score: entropy and some early stopping"),
+        ("int8", {}, "network", "sample.precision: int8, select.score: network and no early stop"),
+    ],
+)
+def test_float32_is_compared_with_runs_whose_draws_it_can_repeat(
+    monkeypatch, precision, looks, score, said
+):
+    counts = SimpleNamespace(settings=SimpleNamespace(precision=precision), looks=looks)
+    monkeypatch.setattr("aces.rule.samples.read_evaluation", lambda: (counts, None))
+    with pytest.raises(InputError, match=f"{said}.*: expected another precision than float32"):
+        measure_precision(params.Params(select=params.Select(score=score)))
+
+
+def test_early_stopping_cannot_be_simulated_from_draws_that_are_all_invalid():
+    drawn = dict(images=2, n0=10, n=20, n_predict=0, rng=np.random.default_rng(0))
+    counts = from_joint([[0.5, 0.0], [0.0, 0.5]], p_invalid=1.0, guess=(0, 0), **drawn)
+    with pytest.raises(InputError, match="images all of whose draws are invalid.* without NaN or"):
+        measure_stopping(counts)
+
+
+def test_a_stage_that_fails_on_the_enlarged_run_is_named(monkeypatch, elsewhere):
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(pid=0))
+    monkeypatch.setattr(os, "wait4", lambda pid, options: (pid, 0, used))
+    assert results._run("report", elsewhere)["peak_bytes"] > 0
+    monkeypatch.setattr(os, "wait4", lambda pid, options: (pid, 2 << 8, used))  # exit status 2
+    with pytest.raises(InputError, match="stage report failed for the enlarged run: see the mess"):
+        results._run("report", elsewhere)
 
 
 # ---------------------------------------------------------------- aces doctor

@@ -39,7 +39,11 @@ def measure_stopping(counts: Counts) -> dict:
     answers that are abstentions.
     """
     if not counts.classes[Round.BOUND].sum(axis=1).all():
-        raise InputError("samples/counts.npz has images without draws: run `dvc repro sample`")
+        raise InputError(
+            "samples/counts.npz has images all of whose draws are invalid, so that none can be "
+            "drawn from: expected a network without NaN or infinite logits; mend it and run "
+            "`dvc repro`"
+        )
     chosen = np.unique(
         np.linspace(0, len(counts.label) - 1, min(IMAGES, len(counts.label))).astype(int)
     )
