@@ -149,9 +149,15 @@ NO_RESIDUAL = {
     "two projections": lambda state: (
         state | {"layer1.0.shortcut.5.weight": torch.zeros(16, 16, 1, 1)} | shortcut(16, 16)
     ),
+    "a block of a projection alone": lambda state: (
+        state | {"layer3.3.shortcut.0.weight": torch.zeros(64, 64, 1, 1)}
+    ),
     "a projection of other widths": lambda state: state | shortcut(16, 15),
     "a projection of 5x5": lambda state: state | shortcut(16, 16, 5, 5),
     "a projection of 1x3": lambda state: state | shortcut(16, 16, 1, 3),
+    "a projection's norm of another width": lambda state: (
+        state | shortcut(16, 16) | norm_of("layer1.0.shortcut.1", 7)
+    ),
     "a norm of no projection": lambda state: state | norm_of("layer1.0.shortcut.1", 16),
     "a norm of another width": lambda state: state | norm_of("layer1.0.bn1", 7),
     "a convolution of 5x5": lambda state: (
