@@ -120,6 +120,15 @@ def test_weights_and_biases_in_another_order_are_not_mixed_up(state):
     refused("does not fit tiny", networks.load_checkpoint, path, dataset="digits", arch="tiny")
 
 
+@pytest.mark.parametrize("name", ["mean", ".weight"])
+def test_a_file_without_a_network_is_refused(name):
+    """Nothing but a normalisation, and a tensor of no layer: there is no prefix to take away."""
+    path = save({name: torch.full((1,), 0.5), "std" if name == "mean" else ".bias": torch.ones(1)})
+    refused(
+        "does not say which network|has no linear", networks.load_checkpoint, path, dataset="digits"
+    )
+
+
 def test_a_file_of_another_project_is_named(state):
     safetensors.torch.save_file(state, "a.safetensors")
     said = "a.safetensors is a safetensors file of another project: convert it with `aces import`"
@@ -206,6 +215,8 @@ def test_convolutions_of_other_sizes_are_no_denoiser_that_is_known():
         refused(said, networks.load_denoiser, save(chain(*kernels)))
     with_last = chain(3, 3, 3, 3) | {"fc.weight": torch.ones(10, 3)}
     refused(said, networks.load_denoiser, save(with_last))
+    with_another = chain(3, 3, 3, 3) | {"slope.alpha": torch.ones(4)}
+    refused(said, networks.load_denoiser, save(with_another))
 
 
 # --- programs ---
