@@ -115,6 +115,10 @@ def test_files_come_back_and_the_same_data_gives_the_same_bytes(tmp_path):
 def test_bad_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="does not exist: run `dvc repro -f subsample`"):
         data.read_eval(tmp_path / "eval.npz")
+    with pytest.raises(
+        InputError, match="eval.npz does not exist: run `dvc repro subsample` first"
+    ):
+        data.read_info(tmp_path / "eval.npz")
     (tmp_path / "train.npz").write_bytes(b"PK\x03\x04 and no more")
     for read in (data.read_train, data.read_info):
         with pytest.raises(InputError, match="is not a dataset file"):
@@ -130,6 +134,7 @@ def test_bad_files_are_refused(tmp_path):
         ({"image": np.zeros((18, 8, 8, 1), np.uint16)}, "its images are uint16"),
         ({"image": np.zeros((18, 8, 8), np.uint8)}, "its image is uint8 of shape .18, 8, 8."),
         ({"image": np.zeros((18, 0, 8, 1), np.uint8)}, "of shape .18, 0, 8, 1."),
+        ({"image": np.zeros((18, 8, 8, 2), np.uint8)}, "images are uint8 of shape .18, 8, 8, 2."),
         ({"core_image": np.zeros((17, 8, 8, 1), np.uint8)}, "17 images for the core network"),
         ({"image": np.zeros((17, 8, 8, 1), np.uint8)}, "17 images and labels of shape .18,."),
         ({"label": np.full(18, 10)}, "labels are 10 to 10 for 10 classes"),

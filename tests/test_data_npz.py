@@ -60,6 +60,10 @@ def test_one_npz_file_is_split_and_may_be_grey(tmp_path):
         ({"image": np.zeros((30, 4, 4, 2), np.uint8)}, "expected uint8 of shape"),
         ({"label": np.zeros(29, int)}, "label is int64 of shape .29,., image has shape .30"),
         ({"label": np.zeros(30, int)}, "has 1 class"),
+        (
+            {"image": np.zeros((0, 6, 7, 3), np.uint8), "label": np.zeros(0, int)},
+            "has no training images: expected arrays image",
+        ),
         ({"label": np.zeros(30)}, "label is float64 of shape .30,."),
         ({"label": np.arange(30) % 3 - 1}, "labels from -1 to 1"),
     ],

@@ -249,9 +249,6 @@ def test_what_hugging_face_cannot_give_is_one_line(parquet, monkeypatch):
         with pytest.raises(InputError, match=message) as caught:
             prepare("hf/animals", **{"path": str(parquet)} | settings)
         assert "\n" not in str(caught.value)
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match="needs the library `datasets`: `pip install datasets`"):
-        prepare("hf/animals")
 
 
 # --- a function of one's own ---

@@ -67,7 +67,7 @@ def _class(name: str, dataset: params.Dataset) -> type:
     from aces.vision import torchvision
 
     found = getattr(torchvision.datasets, name, None)
-    if not (inspect.isclass(found) and name in torchvision.datasets.__all__):
+    if not inspect.isclass(found):
         import difflib
 
         close = difflib.get_close_matches(name, torchvision.datasets.__all__, n=3)
@@ -139,13 +139,22 @@ def _open(kind: Any, root: Path, dataset: params.Dataset, arguments: dict[str, A
     download = "download" in inspect.signature(kind).parameters or hasattr(kind, "download")
     try:
         return kind(str(root), **arguments)
-    except TypeError as error:
-        raise InputError(
-            f"dataset.settings={dataset.settings} do not suit {dataset.name}: {one_line(error)}"
-        ) from None
-    except (RuntimeError, OSError, ValueError) as error:
-        if not download or not isinstance(error, (RuntimeError, FileNotFoundError)):
+    except (RuntimeError, FileNotFoundError) as error:  # so torchvision says that files are missing
+        if not download:
             raise InputError(_missing(dataset, root, error)) from None
+    except ImportError as error:
+        raise InputError(
+            f"{dataset.name} needs a library that is not installed ({one_line(error)}): install it"
+        ) from None
+    except Exception as error:
+        if isinstance(error, TypeError) or (isinstance(error, ValueError) and dataset.settings):
+            raise InputError(
+                f"dataset.settings={dataset.settings} do not suit {dataset.name}: {one_line(error)}"
+            ) from None
+        raise InputError(
+            f"{dataset.name} cannot be read from {root} ({one_line(error)}): make its files "
+            "readable, or remove them to get them again"
+        ) from None
     say(f"{dataset.name} is not in {root}: downloading it")
     try:
         with _patience():
@@ -185,7 +194,7 @@ def _array(data: Any) -> Part | None:
     """The one array that small datasets hold, as (N, H, W, C)."""
     image, label = getattr(data, "data", None), getattr(data, "targets", None)
     label = getattr(data, "labels", None) if label is None else label
-    if image is None or label is None or not hasattr(image, "shape"):
+    if label is None or not hasattr(image, "shape"):
         return None
     image = np.asarray(image)
     if image.dtype != np.uint8 or len(label) != len(image):
@@ -213,7 +222,7 @@ def _files(data: Any) -> Part | None:
             ([], []),
         )
     files, label = listed
-    if not len(files) or not all(isinstance(file, (str, Path)) for file in files):
+    if not all(isinstance(file, (str, Path)) for file in files):
         return None
     if len(label) != len(data) or not all(
         isinstance(number, (int, np.integer)) for number in label
