@@ -151,6 +151,13 @@ def fails(error: Exception):
         (Fake, fails(AssertionError()), {}, "cannot be read from .* .AssertionError.: make", False),
         (
             Fake,
+            fails(ImportError("no lmdb")),
+            {},
+            "needs a library .* .no lmdb.: install it",
+            False,
+        ),
+        (
+            Fake,
             fails(ValueError("9")),
             {},
             "cannot be read from .* .9.: make its files read",
@@ -200,7 +207,7 @@ NAMES = ["a.png", "b.png", "c.png", "d.png"]
         {},
         {"data": ARRAY},  # without labels
         {"targets": [0, 1, 1, 1]},  # without images
-        {"data": ARRAY.tolist(), "targets": [0, 1, 1, 1]},
+        {"data": [ARRAY[0], ARRAY[0][:2]] * 2, "targets": [0, 1, 1, 1]},  # of several sizes
         {"data": ARRAY / 255, "targets": [0, 1, 1, 1]},
         {"data": ARRAY, "targets": [0, 1]},  # of another kind than one for each image
         {"samples": [(name, (1, 2)) for name in NAMES]},
