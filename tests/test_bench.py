@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from aces import params, paths, sampling
@@ -12,6 +13,7 @@ from aces.bench.rule import measure_rule
 from aces.cli import main
 from aces.rule.counts import write_counts
 from aces.runtime import Runtime
+from aces.sampling.forward import OnnxNetwork
 from made_counts import from_joint
 from small_models import digits, digits_model, write_project
 from stages.sample import sample
@@ -163,12 +165,12 @@ def test_float32_is_drawn_again_with_the_noise_of_the_run():
         index=evaluation.index,
         label=evaluation.label,
     )
-    drawer = _Drawer(network, evaluation)
+    drawer = _Drawer(network, evaluation, torch.device("cpu"))
     again = drawer.draw(counts.settings)
     for name in ("classes", "score", "doubt", "joint_score", "joint_doubt", "guess", "label"):
         np.testing.assert_array_equal(getattr(again, name), getattr(counts, name), err_msg=name)
     assert again.settings == counts.settings
-    assert drawer.same_class(counts.settings) == 1
+    assert drawer.same_class(drawer.prepared(network, counts.settings), counts.settings) == 1
 
 
 def test_int8_is_compared_with_float32(tmp_path, capsys, monkeypatch):
@@ -191,6 +193,12 @@ def test_int8_is_compared_with_float32(tmp_path, capsys, monkeypatch):
         assert found[part]["acr"]["largest"] > 0
     assert main(["bench", "precision"]) == 0
     assert "of the draws have the same class in int8 and in float32" in capsys.readouterr().out
+
+    monkeypatch.setattr(OnnxNetwork, "backend_on", staticmethod(lambda device: "another runtime"))
+    assert main(["bench", "precision"]) == 2
+    assert "here it would be drawn by another runtime" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
 
     sample(settings.replace(sample=settings.sample.replace(precision="float32")), None)
     assert main(["bench", "precision"]) == 2

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from aces import data, networks, paths, rule
+from aces import data, networks, paths, rule, runtime
 from aces.console import progress
 from aces.data import EvalSet
 from aces.errors import InputError
@@ -19,7 +19,6 @@ from aces.params import Params
 from aces.rule import metrics, samples
 from aces.rule.counts import Counts, Round, Settings
 from aces.rule.radii import automatic_radii
-from aces.runtime import cores
 from aces.sampling.batches import Job, batches
 from aces.sampling.count import Counter
 from aces.sampling.drawing import Drawing
@@ -30,7 +29,6 @@ from aces.sampling.units import cut
 
 DRAWS = 100  # of each image, at most, whose classes are compared one by one
 THETAS = np.arange(101) / 100
-CPU = torch.device("cpu")
 
 Curve = dict[str, np.ndarray]  # (T,) values of a metric
 
@@ -51,68 +49,88 @@ def measure_precision(params: Params) -> dict:
             "expected another precision than float32, the score entropy and no early stopping"
         )
     evaluation = data.read_eval(paths.evaluation_images(params.dataset.name))
-    drawer = _Drawer(networks.load_model(paths.network("certify")), evaluation)
+    network = networks.load_model(paths.network("certify"))
+    drawer = _Drawer(network, evaluation, _device(settings.precision))
+    run = drawer.prepared(load_deployed() if settings.precision == "int8" else network, settings)
+    if run.backend != settings.backend:
+        raise InputError(
+            f"this run was drawn by {settings.backend}, here it would be drawn by {run.backend}, "
+            "perhaps with other noise: expected the same; run `dvc repro -f sample`"
+        )
     same_noise = _curve(drawer.draw(settings), core, params)
     other_noise = _curve(drawer.draw(replace(settings, seed=settings.seed + 1)), core, params)
     return {
         "precision": settings.precision,
         "images": len(core),
         "n": settings.n,
-        "same_class": drawer.same_class(settings),
+        "same_class": drawer.same_class(run, settings),
         "differences": _differences(_curve(counts, core, params), same_noise),
         "other_noise": _differences(other_noise, same_noise),
     }
 
 
+def _device(precision: str) -> torch.device:
+    """Where `aces.sampling.sample` draws in this precision."""
+    name = runtime.from_environment().device
+    return runtime.devices("cpu" if precision == "int8" and name == "auto" else name)[0]
+
+
 @dataclass(frozen=True, eq=False)
 class _Drawer:
-    """Draws on a CPU with a network in float32."""
+    """Draws with a network in float32."""
 
     network: nn.Module
     evaluation: EvalSet
+    device: torch.device
 
     @property
     def images(self) -> Images:
         return Images.of(self.evaluation.image)
 
-    def prepared(self, network: nn.Module, precision: str) -> Network:
+    @property
+    def index(self) -> np.ndarray:
+        """(N,) the positions in the test set, which key the noise."""
+        return np.asarray(self.evaluation.index)
+
+    def prepared(self, network: nn.Module, settings: Settings) -> Network:
+        """The network in the precision of these settings."""
         return prepare(
             network,
             None,
             shape=self.images.shape,
             num_classes=self.evaluation.num_classes,
-            precision=precision,
-            device=CPU,
+            precision=settings.precision,
+            device=self.device,
         )
 
     def draw(self, settings: Settings) -> Counts:
         """The counts that float32 gives for the noise of these settings."""
-        network, images = self.prepared(self.network, "float32"), self.images
-        settings = replace(settings, precision="float32", backend=network.backend)
+        settings = replace(settings, precision="float32")
+        network, images = self.prepared(self.network, settings), self.images
+        settings = replace(settings, backend=network.backend)
         counter = Counter(network, settings, self.evaluation.num_classes)
         rounds = dict(zip(Round, (settings.n0, settings.n, settings.n_predict), strict=True))
         with (
-            LocalEngine(counter, [CPU], workers=cores()) as engine,
+            LocalEngine(counter, [self.device]) as engine,
             progress("bench", len(images) * sum(rounds.values()), "draws") as bar,
         ):
-            index = np.asarray(self.evaluation.index)
             rows = network.batch
-            drawing = Drawing(counter, images.pixels, index, engine, None, bar, rows=rows)
+            drawing = Drawing(counter, images.pixels, self.index, engine, None, bar, rows=rows)
             for round_, draws in rounds.items():
                 drawing.draw(round_, range(len(images)), stop=draws)
         return drawing.counts(self.evaluation.label)
 
     @torch.inference_mode()
-    def same_class(self, settings: Settings) -> float:
+    def same_class(self, run: Network, settings: Settings) -> float:
         """The share of draws to which float32 and the network of the run give the same class."""
-        run = load_deployed() if settings.precision == "int8" else self.network
-        network, pixels = self.prepared(self.network, "float32"), self.images.pixels
-        ways = [opened(network, CPU), opened(self.prepared(run, settings.precision), CPU)]
-        index, same, total = np.arange(len(pixels)), 0, 0
+        network = self.prepared(self.network, replace(settings, precision="float32"))
+        ways = [opened(each, self.device) for each in (network, run)]
+        pixels, same, total = self.images.pixels, 0, 0
         draws = {"stop": min(DRAWS, settings.n0), "chunk": settings.chunk, "rows": network.batch}
-        for unit in cut(Round.GUESS, index, **draws):
-            job = Job(unit, pixels[unit.images], index[unit.images], index[unit.images])
-            for batch in batches(job, settings, size=network.batch, device=CPU):
+        for unit in cut(Round.GUESS, range(len(pixels)), **draws):
+            index = self.index[unit.images]
+            job = Job(unit, pixels[unit.images], index, np.full(len(index), -1))
+            for batch in batches(job, settings, size=network.batch, device=self.device):
                 one, other = (way(batch.draws)[0][: batch.used].argmax(dim=1) for way in ways)
                 same, total = same + int((one == other).sum()), total + batch.used
         return same / total
