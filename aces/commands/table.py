@@ -16,6 +16,7 @@ from typing import Any
 from aces.errors import InputError, one_line
 from aces.files import write_text
 
+MOST_DIGITS = 40  # of a seed
 # What every row of a table has in common.
 SETTINGS = (
     "model",
@@ -44,7 +45,7 @@ class AnswerTable:
     def seed(self) -> int | None:
         """The seed of the rows that are there."""
         found = next((row["seed"] for row in self.rows.values() if row["seed"]), None)
-        if found is not None and not found.isdecimal():
+        if found is not None and not (found.isdecimal() and len(found) <= MOST_DIGITS):
             raise InputError(
                 f"{self.path} has a row of seed={found[:40]}: expected a whole number; remove the "
                 "row, or choose another file"
