@@ -41,10 +41,9 @@ def noise(lattice: Lattice, stream: bytes, *, draw: int, pixels: int) -> np.ndar
         counter = [(block, draw, kind, 0) for block in range(blocks)]
         return np.ascontiguousarray(chacha(key, counter).T).reshape(-1).view(dtype)
 
-    fast = words(0, -(-pixels // 32), np.uint16).astype(np.int64)
+    fast = words(0, -(-pixels // 64) * 2, np.uint16).astype(np.int64)
     k = tables.slots[fast // RUN] + fast % RUN
-    lanes = len(fast) // 4
-    slow = sorted(np.flatnonzero(fast >= tables.slow), key=lambda i: (i % lanes, i))
+    slow = np.flatnonzero(fast >= tables.slow)
     at_once = (pixels // 4096 + 1) * 16  # blocks together, which decides their words' order
     assert len(slow) <= 8 * at_once, "more than the tests need"
     for place, word in zip(slow, words(1, at_once, np.uint64)):

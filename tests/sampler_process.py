@@ -21,7 +21,7 @@ from pathlib import Path
 
 import odd_networks
 from aces.rule.counts import write_counts
-from aces.sampling import count
+from aces.sampling import count, drawing
 from sampled import sample
 
 NETWORK = odd_networks.convolutional()
@@ -37,7 +37,8 @@ SETTINGS = dict(
     workers=2,
 )
 IMAGES = 12
-UNITS = IMAGES * (1 + 80 + 10)
+UNITS = IMAGES * (1 + 80 + 10) // 2
+drawing.LEAST_UNITS = UNITS  # two chunks in each: many units, so that kills hit some
 
 
 def draw(folder: Path | None, **changes):

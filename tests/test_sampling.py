@@ -9,6 +9,7 @@ import odd_networks
 from aces.rule.counts import BINS, Round, Settings
 from aces.sampling import forward
 from aces.sampling.batches import Job, batches
+from aces.sampling.drawing import unit_rows
 from aces.sampling.forward import OnnxNetwork, TorchNetwork
 from aces.sampling.lattice import lattice
 from aces.sampling.noise import generator, stream_of
@@ -257,20 +258,20 @@ class Corner(nn.Module):
         return x[:, 0, 0, :2]
 
 
-@pytest.mark.parametrize("noise", NOISES)
-def test_logits_that_are_a_view_of_the_input_are_counted_before_it_changes(noise, monkeypatch):
-    """Each pixel is as often the larger one; were batches counted after the buffer was used again,
-    the last batch would be counted several times.
-    """
-    network, images = Corner(), torch.full((1, 1, 2, 2), 128, dtype=torch.uint8)
-    options = dict(num_classes=2, n0=1, n=2000, n_predict=0, chunk=2000, noise=noise)
-    monkeypatch.setattr(TorchNetwork, "open", lambda self, device: lambda x: [x[:, 0, 0, :2]])
-    monkeypatch.setattr(forward, "OnnxNetwork", None)  # torch runs the network
-    viewed = draw(network, images, **options)
-    monkeypatch.setattr(TorchNetwork, "open", lambda self, device: lambda x: [x[:, 0, 0, :2] + 0])
-    copied = draw(Corner(), images, **options)
-    np.testing.assert_array_equal(viewed.score, copied.score)
-    assert (viewed.score[Round.BOUND] > 0).sum() > 100
+@pytest.mark.parametrize("kind", [OnnxNetwork, TorchNetwork])
+def test_logits_that_are_a_view_of_the_input_outlive_it(kind, monkeypatch):
+    """Batches are counted many at once, when the buffer of the noise has been used again."""
+    if kind is TorchNetwork:
+        monkeypatch.setattr(forward, "OnnxNetwork", None)  # torch runs the network
+    cpu = torch.device("cpu")
+    network = forward.prepare(
+        Corner(), None, shape=(1, 2, 2), num_classes=2, precision="float32", device=cpu
+    )
+    assert isinstance(network, kind)
+    run, x = network.open(cpu), torch.rand(network.batch, 1, 2, 2)
+    (logits,), expected = run(x), x[:, 0, 0, :2].clone()
+    assert not torch.equal(run(x.fill_(7.0))[0], expected)
+    assert torch.equal(logits, expected)
 
 
 def test_a_score_of_the_users_own():
@@ -330,3 +331,16 @@ def test_small_chunks_of_several_images_share_a_batch():
     for image in (0, 4, 8):
         alone = draw(images=odd_networks.images(9)[image : image + 1], index=[image], **options)
         np.testing.assert_array_equal(together.score[:, image], alone.score[:, 0])
+
+
+@pytest.mark.parametrize(
+    "values, total, expected",
+    [
+        (3 * 32 * 32, 10**7, 2000),  # a long run: much of a unit's time shall be draws
+        (3 * 224 * 224, 10**7, 50),  # of large images a kill would lose minutes
+        (3 * 32 * 32, 6400, 100),  # one image on the command line: enough units for every worker
+        (3 * 32 * 32, 1, 50),  # a batch at least
+    ],
+)
+def test_the_draws_of_a_unit_on_a_cpu(values, total, expected):
+    assert unit_rows(50, torch.device("cpu"), values=values, total=total) == expected

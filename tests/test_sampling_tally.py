@@ -76,14 +76,12 @@ def test_entropy_is_that_of_float64_and_within_0_and_1(logits):
 
 
 def made(kind, guess, *, num_classes):
-    guess = np.array(guess) if kind is CompiledTally else torch.tensor(guess)
-    return kind(guess, num_classes=num_classes)
+    return kind(torch.tensor(guess), num_classes=num_classes)
 
 
 def tally(kind, logits, *, guess=(0,), row=None, selection=None, num_classes):
     counter = made(kind, guess, num_classes=num_classes)
     row = torch.zeros(len(logits), dtype=torch.int64) if row is None else row
-    row = row.numpy() if kind is CompiledTally else row
     counter.add(row, logits, *([] if selection is None else [selection]))
     return split(counter.counts(), num_classes=num_classes)
 
@@ -173,7 +171,7 @@ def test_tally_of_a_selection_network_bins_the_probability_of_the_core(kind):
 def test_parts_add_up(kind):
     logits = torch.randn(100, 4, generator=torch.Generator().manual_seed(2))
     whole, parts = made(kind, [1], num_classes=4), made(kind, [1], num_classes=4)
-    rows = np.zeros(100, dtype=np.int64) if kind is CompiledTally else torch.zeros(100).long()
+    rows = torch.zeros(100).long()
     whole.add(rows, logits)
     for part in logits.split(33):
         parts.add(rows[: len(part)], part)

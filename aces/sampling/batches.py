@@ -42,6 +42,10 @@ class Batch(NamedTuple):
     draws: Tensor  # (size, C, H, W) float32
     used: int  # how many of them are draws; the others fill the batch up
 
+    def kept(self, logits: list[Tensor]) -> list[Tensor]:
+        """What networks answered to the draws, without what they answered to the other rows."""
+        return logits if self.used == len(self.draws) else [each[: self.used] for each in logits]
+
 
 class _Part(NamedTuple):
     """The draws of one piece."""
@@ -93,7 +97,7 @@ def _in_place(job: Job, settings: Settings, *, size: int) -> Iterator[Batch]:
     points, add = lattice_points(job.images, steps), exact_noise(steps)
     base, batch = points.flatten(1).numpy(), torch.zeros((size, *points.shape[1:]))
     flat = batch.view(size, -1).numpy()  # the batch's own memory
-    filled = 0
+    full, filled = Batch(batch, size), 0
     for part in _parts(job, settings):
         key, made = cipher_key(part.stream), 0
         while made < part.draws:
@@ -101,7 +105,7 @@ def _in_place(job: Job, settings: Settings, *, size: int) -> Iterator[Batch]:
             add(flat[filled : filled + step], base[part.row], key, made)
             made, filled = made + step, filled + step
             if filled == size:
-                yield Batch(batch, size)
+                yield full
                 filled = 0
     if filled:
         batch[filled:] = 0

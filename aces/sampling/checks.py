@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from aces.errors import InputError, one_line
 from aces.networks.quantized import QuantizedNetwork
 
-# (D, C, H, W) -> logits (D, K), and of a selection network (D, 2)
+# (D, C, H, W) -> logits (D, K), and of a selection network (D, 2). Nothing changes them later: a
+# network that returns a part of its input, or a buffer of its own, is copied from.
 Forward = Callable[[Tensor], list[Tensor]]
 
 _TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network

@@ -16,7 +16,7 @@ from aces.sampling.checks import Forward
 from aces.sampling.forward import Network, opened
 from aces.sampling.tally import CompiledTally, Score, TorchTally
 
-_BLOCK = 2048  # draws whose logits torch counts together
+_BLOCK = 2048  # draws whose logits are counted together
 
 
 @dataclass(frozen=True)
@@ -48,37 +48,17 @@ class Counter:
         """
         # Float noise is for comparison with earlier versions, so it is counted as they did.
         compiled = device.type == "cpu" and self.settings.noise == "exact"
-        return (self._count_compiled if compiled else self._count_by_torch)(
-            job, forward, device, stop
+        tally = (CompiledTally if compiled else TorchTally)(
+            torch.from_numpy(job.guess).to(device), num_classes=self.num_classes, score=self.score
         )
-
-    def _count_compiled(
-        self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
-    ) -> np.ndarray:
-        tally = CompiledTally(job.guess, num_classes=self.num_classes, score=self.score)
-        rows, made = rows_of(job.unit), 0
-        for batch in batches(job, self.settings, size=self.network.batch, device=device):
-            if stop.is_set():
-                raise Stopped
-            logits = [each[: batch.used] for each in forward(batch.draws)]
-            tally.add(rows[made : made + batch.used], *logits)
-            made += batch.used
-        return tally.counts()
-
-    def _count_by_torch(
-        self, job: Job, forward: Forward, device: torch.device, stop: threading.Event
-    ) -> np.ndarray:
-        guess = torch.from_numpy(job.guess).to(device)
-        tally = TorchTally(guess, num_classes=self.num_classes, score=self.score)
         rows = torch.from_numpy(rows_of(job.unit)).to(device)
         made = counted = 0
         logits = []
         for batch in batches(job, self.settings, size=self.network.batch, device=device):
             if stop.is_set():
                 raise Stopped
-            # They are counted later, when the next batch is in this one's place: some networks
-            # return a part of their input.
-            logits.append([each[: batch.used].clone() for each in forward(batch.draws)])
+            # Counted later, many at once: a tally's call costs more than its few additions.
+            logits.append(batch.kept(forward(batch.draws)))
             made += batch.used
             if made - counted >= _BLOCK or made == job.unit.draws:
                 tally.add(rows[counted:made], *map(torch.cat, zip(*logits, strict=True)))

@@ -31,9 +31,12 @@ from aces.sampling.tally import Score, check_score, split, width
 from aces.sampling.units import Unit, cut
 
 ENGINES: dict[str, type[LocalEngine] | type[RayEngine]] = {"local": LocalEngine, "ray": RayEngine}
-# On a GPU a unit has this many batches, and its counts are fetched once: about one transfer an
-# image, seconds of work.
+# Each unit costs time of its own, so it has many draws: on a GPU as many batches, whose counts are
+# fetched once, and on a CPU as many values of noise (2,000 draws of 32x32 images). Both are at most
+# seconds of work, which a kill may lose.
 UNIT_BATCHES = 128
+UNIT_VALUES = 2000 * 3 * 32 * 32
+LEAST_UNITS = 64  # of all draws together, where that is possible: every worker shall have some
 
 
 @contextmanager
@@ -74,8 +77,8 @@ def open_drawing(
         tv=_distance(plan, math.prod(images.shape), devices[0]),
     )
     counter = Counter(prepared, settings, int(num_classes), score)
-    rows = prepared.batch * (UNIT_BATCHES if devices[0].type == "cuda" else 1)
     total = len(images) * plan.draws
+    rows = unit_rows(prepared.batch, devices[0], values=math.prod(images.shape), total=total)
     start = ENGINES[runtime.engine]
     kept: AbstractContextManager[Shards | None] = nullcontext()
     if runtime.scratch:
@@ -214,6 +217,17 @@ def _is_sound(table: np.ndarray, unit: Unit, guess: np.ndarray) -> bool:
         and (counts.joint_score <= counts.score).all()
         and (counts.joint_doubt <= counts.doubt).all()
     )
+
+
+def unit_rows(batch: int, device: torch.device, *, values: int, total: int) -> int:
+    """The draws of a unit, in which small chunks are put together. They do not depend on the number
+    of workers.
+
+    values: of one image; total: the draws of all images.
+    """
+    if device.type == "cuda":
+        return batch * UNIT_BATCHES
+    return max(batch, min(UNIT_VALUES // values, total // LEAST_UNITS))
 
 
 def scratch_key(about: dict) -> str:

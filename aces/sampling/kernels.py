@@ -8,7 +8,10 @@ the same on every CPU.
 import math
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import intrinsic
 
 from aces.grid import BINS
 from aces.sampling.lattice import RUN
@@ -19,6 +22,7 @@ _WORDS = 16  # 32-bit words of a block of ChaCha
 _C0, _C1, _C2, _C3 = (np.uint32(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))
 _u32, _u64 = np.uint32, np.uint64
 _place = np.uintp  # an index that cannot be negative, so that no code is made for that
+_GROUP, _OFTEN = 64, 4  # words that are compared at once; slow ones among them, more are rare
 _RUN_BITS = RUN.bit_length() - 1
 
 
@@ -107,24 +111,22 @@ def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, 
     slow, threshold, other, reach, shift: `aces.sampling.lattice.Tables`; scale: float32.
 
     Draw d takes its 16-bit words from stream 0 of the cipher and, for the pixels whose word is
-    slow, 64-bit words from stream 1, in the order of `_slow_pixels`. So a draw depends on the key
+    slow, 64-bit words from stream 1, one after the other. So a draw depends on the key
     and its own number only. One loop for each step: the compiler handles several pixels of it in
     one vector instruction, or at least at the same time.
     """
-    blocks = (len(base) + 31) // 32
+    blocks = (len(base) + 63) // 64 * 2  # so that groups of 64 words are whole
     fast = np.empty((_WORDS, blocks), dtype=np.uint32)
     words, quads = fast.reshape(-1).view(np.uint16), fast.reshape(-1).view(np.uint64)
     more = np.empty((_WORDS, slow_blocks(len(base))), dtype=np.uint32)
     run = np.empty(len(words), dtype=np.int16)
-    largest = np.empty(len(words) // 4, dtype=np.uint16)
-    lanes = np.empty(len(largest) + 1, dtype=np.int32)
-    pixels = np.empty(len(words) + 1, dtype=np.int32)
+    pixels = np.empty(len(words) + _OFTEN, dtype=np.int32)
     for d in range(len(out)):
         draw = _u32(first_draw + d)
         chacha8(key, _u32(0), draw, _u32(0), fast)
         _look_up(quads, slots, run)
         _add(out[d], base, run, words, scale)
-        found = _slow_pixels(words, slow, largest, lanes, pixels)
+        found = _slow_pixels(words, slow, pixels)
         _add_slow(
             out[d], base, pixels[:found], key, draw, more, threshold, other, reach, shift, scale
         )
@@ -153,43 +155,46 @@ def _add(out, base, run, words, scale):
         out[i] = np.float32(np.int32(base[i] + k)) / scale
 
 
+@intrinsic
+def _at_least(_, words, first, least):
+    """Which of the 64 words from `first` on are at least `least`, as the bits of a number.
+
+    One comparison of vectors, which LLVM makes from no loop: it would shift and add 64 bits.
+    """
+
+    def code(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        vector = ir.VectorType(ir.IntType(16), _GROUP)
+        start = builder.bitcast(builder.gep(array.data, [arguments[1]]), vector.as_pointer())
+        undefined = ir.Constant(vector, ir.Undefined)
+        first_only = builder.insert_element(undefined, arguments[2], ir.IntType(32)(0))
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), _GROUP), [0] * _GROUP)
+        limit = builder.shuffle_vector(first_only, undefined, everywhere)
+        found = builder.icmp_unsigned(">=", builder.load(start, align=2), limit)
+        return builder.bitcast(found, ir.IntType(_GROUP))
+
+    return types.uint64(words, types.uintp, types.uint16), code
+
+
 @_compiled
-def _slow_pixels(words, slow, largest, lanes, pixels):
+def _slow_pixels(words, slow, pixels):
     """How many words are slow; their places begin `pixels`.
 
-    Word i is in lane i modulo L, where L is a quarter of the words: the lanes with a slow word are
-    found first, then the places, lane after lane. No branch depends on a word, since a processor
-    would guess it wrong.
+    Of 64 words about two are slow, so some of them are looked for in any case: a processor would
+    often guess a branch wrong that depends on a random word.
     """
-    _largest(words, largest)
-    some = _place(0)
-    for i in range(len(largest)):
-        lanes[some] = i
-        some += _place(largest[i] >= slow)
-    found, length = _place(0), _place(len(largest))
-    for j in range(some):
-        at = _place(lanes[j])
-        pixels[found] = at
-        found += _place(words[at] >= slow)
-        at += length
-        pixels[found] = at
-        found += _place(words[at] >= slow)
-        at += length
-        pixels[found] = at
-        found += _place(words[at] >= slow)
-        at += length
-        pixels[found] = at
-        found += _place(words[at] >= slow)
+    found = _place(0)
+    for first in range(0, len(words), _GROUP):
+        left = _at_least(words, _place(first), slow)  # type: ignore[call-arg, var-annotated]
+        for _ in range(_OFTEN):
+            pixels[found] = _place(first) + _place(trailing_zeros(left))
+            found += _place(left != 0)
+            left &= left - _u64(1)
+        while left != 0:
+            pixels[found] = _place(first) + _place(trailing_zeros(left))
+            found += _place(1)
+            left &= left - _u64(1)
     return found
-
-
-@_compiled
-def _largest(words, largest):
-    """The largest word of each lane. largest: (W / 4,) uint16, filled."""
-    length = len(largest)
-    for i in range(length):
-        two = max(words[i], words[i + length])
-        largest[i] = max(two, max(words[i + 2 * length], words[i + 3 * length]))
 
 
 @_compiled

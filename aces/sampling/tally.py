@@ -52,14 +52,14 @@ class CompiledTally:
     the score is the entropy, or the probability of class 0 of the selection network.
     """
 
-    def __init__(self, guess: np.ndarray, *, num_classes: int, score: Score | None = None):
+    def __init__(self, guess: Tensor, *, num_classes: int, score: Score | None = None):
         from aces.sampling.kernels import count_draws
 
         self._count, self._score = count_draws, score
-        self._guess = np.ascontiguousarray(guess, dtype=np.int64)
+        self._guess = guess.long().contiguous().numpy()
         self._table = np.zeros((len(guess), width(num_classes)), dtype=np.int64)
 
-    def add(self, rows: np.ndarray, logits: Tensor, selection: Tensor | None = None) -> None:
+    def add(self, rows: Tensor, logits: Tensor, selection: Tensor | None = None) -> None:
         """Count D draws.
 
         rows: (D,) row of each draw's image; logits: (D, K); selection: (D, 2) logits of the
@@ -68,7 +68,9 @@ class CompiledTally:
         scores = np.zeros(0)
         if self._score is not None or selection is not None:
             scores = scores_of(logits.float(), selection, self._score).double().numpy()
-        self._count(logits.float().contiguous().numpy(), rows, self._guess, scores, self._table)
+        self._count(
+            logits.float().contiguous().numpy(), rows.numpy(), self._guess, scores, self._table
+        )
 
     def counts(self) -> np.ndarray:
         """(G, width) int64; see `split`."""
