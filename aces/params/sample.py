@@ -48,7 +48,8 @@ class Sample(Section):
     n_predict: Annotated[int, Field(ge=0, lt=MOST_DRAWS)] = 0
     """Draws for PREDICT alone; 0: PREDICT uses the n draws, since its promise is a separate one."""
     chunk: Draws = 128
-    """Draws of one image that are made together; a kill loses at most the chunks being drawn."""
+    """Draws of one image that share a random stream. A worker takes some chunks at a time, and a
+    kill loses those."""
     noise: Literal["exact", "float"] = "exact"
     """`exact`: whole numbers on a lattice, certificates hold in floating point. `float`: for
     comparison."""
