@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from onnx import helper, numpy_helper
+from torch import nn
 
 from aces import networks
 from aces.sampling import quantise, rounding
@@ -179,3 +180,34 @@ def ranges_of_terms(model) -> list[list[tuple[float, float]]]:
         for node in model.graph.node
         if node.op_type == "Add"
     ]
+
+
+class Branches(nn.Module):
+    """Two convolutions of the image itself, a grouped one, one of a line, a constant, a sum of two
+    terms that are never positive.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 3, padding=1)
+        self.grouped, self.line = nn.Conv2d(8, 8, 3, groups=4), nn.Conv1d(8, 8, 3)
+        self.constant, self.head = nn.Parameter(torch.randn(8, 1, 1)), nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x) + self.second(x))
+        x = torch.relu(self.grouped(x) + self.constant)
+        x = x + torch.relu(-torch.relu(x) - torch.relu(-x))
+        return self.head(self.line(x.flatten(2)).mean(dim=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "network", [Branches(), nn.Sequential(nn.Flatten(), nn.Linear(768, 10))], ids=["odd", "linear"]
+)
+def test_networks_of_other_layers_are_quantised_too(network):
+    torch.manual_seed(0)
+    images = torch.randint(0, 256, (64, 3, 16, 16), dtype=torch.uint8)
+    x = torch.rand(128, 3, 16, 16)
+    with torch.inference_mode():
+        given, found = network.eval()(x), quantise(network, images, sigma=0.25)(x)
+    assert (given - found).square().mean() < 0.01 * (given - given.mean()).square().mean()

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 HELD = 0.01  # how much the inputs count as independent, in their mean square
+_EXPLICIT = (b"", b"NOTSET")  # values of auto_pad
 MOST_INPUTS = 1152  # of a sum: a 3x3 convolution of 128 channels; larger ones would take minutes
 
 
@@ -60,11 +61,13 @@ def round_weights(model: Any, floats: Any, images: Tensor, *, most: int, batch: 
     """
     from onnx import numpy_helper
 
-    layers = _layers(model)
+    given = {node.name: node for node in floats.graph.node if node.op_type == "Conv"}
+    layers = {name: layer for name, layer in _layers(model).items() if name in given}
     weights = {constant.name: constant for constant in floats.graph.initializer}
-    given = {node.name: node for node in floats.graph.node}
     moments = _moments([given[name] for name in layers], floats, images, batch=batch)
     for name, layer in layers.items():
+        if not np.isfinite(moments[name]).all():
+            continue
         weight = numpy_helper.to_array(weights[given[name].input[1]])
         rows = weight.reshape(len(weight), -1)
         found = compensated(rows, layer.scale, moments[name], most=most)
@@ -98,12 +101,14 @@ def narrow_sums(model: Any) -> None:
         if (
             [each.op_type for each in after] != ["QuantizeLinear"]
             or {getattr(term, "op_type", None) for term in terms} != {"DequantizeLinear"}
+            or any(term.input[0] not in made for term in terms)  # a constant
             or range_of(after[0])[0] < 0
         ):
             continue
         ranges = [range_of(term) for term in terms]
         for term, (low, high), (_, other) in zip(terms, ranges, reversed(ranges), strict=True):
-            if low < -other and len(used[term.output[0]]) == len(used[term.input[0]]) == 1:
+            alone = len(used[term.output[0]]) == len(used[term.input[0]]) == 1
+            if alone and low < -other < high:
                 scale = np.float32((high + other) / 255)
                 zero = np.uint8(np.rint(other / scale))
                 for name, value in zip(term.input[1:3], (scale, zero), strict=True):
@@ -111,7 +116,9 @@ def narrow_sums(model: Any) -> None:
 
 
 def _layers(model: Any) -> dict[str, Layer]:
-    """The convolutions with weights of 8 bits, no groups and not too many inputs, by their names."""
+    """The convolutions of images whose weights can be rounded anew, by their names: those with
+    weights of 8 bits, no groups and not too many inputs.
+    """
     from onnx import numpy_helper
 
     constants = {constant.name: constant for constant in model.graph.initializer}
@@ -119,10 +126,11 @@ def _layers(model: Any) -> dict[str, Layer]:
     found = {}
     for node in model.graph.node:
         weight = made.get(node.input[1]) if node.op_type == "Conv" else None
-        if weight is None or weight.input[0] not in constants or _attribute(node, "group", 1) != 1:
+        if weight is None or weight.input[0] not in constants:
             continue
         values = constants[weight.input[0]]
-        if math.prod(values.dims[1:]) <= MOST_INPUTS:
+        plain = _attribute(node, "group", 1) == 1 and _attribute(node, "auto_pad", b"") in _EXPLICIT
+        if plain and len(values.dims) == 4 and math.prod(values.dims[1:]) <= MOST_INPUTS:
             scale = numpy_helper.to_array(constants[weight.input[1]]).astype(np.float64)
             found[node.name] = Layer(values, scale)
     return found
@@ -139,7 +147,7 @@ def _moments(
     told = type(floats)()
     told.CopyFrom(floats)
     (image,) = [value.name for value in floats.graph.input]
-    inputs = list(dict.fromkeys(node.input[0] for node in convolutions))
+    inputs = list(dict.fromkeys(node.input[0] for node in convolutions if node.input[0] != image))
     told.graph.output.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in inputs
     )
@@ -147,7 +155,9 @@ def _moments(
     shapes = {it.name: tuple(it.dims)[2:] for it in floats.graph.initializer}
     found: dict[str, np.ndarray] = {}
     for part in images.split(batch):
-        values = dict(zip(inputs, session.run(inputs, {image: part.numpy()}), strict=True))
+        values = {image: part.numpy()}
+        if inputs:
+            values |= zip(inputs, session.run(inputs, values), strict=True)
         for node in convolutions:
             x = torch.from_numpy(values[node.input[0]])
             sums = sum(_products(x, node, shapes[node.input[1]]), torch.zeros(())).double().numpy()
