@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from unittest import mock
 
 import odd_networks
 from aces.rule.counts import write_counts
@@ -37,17 +38,18 @@ SETTINGS = dict(
     workers=2,
 )
 IMAGES = 12
-UNITS = IMAGES * (1 + 80 + 10) // 2
-drawing.LEAST_UNITS = UNITS  # two chunks in each: many units, so that kills hit some
+UNITS = IMAGES * (1 + 80 + 10) // 2  # two chunks in each
 
 
 def draw(folder: Path | None, **changes):
-    return sample(
-        NETWORK,
-        odd_networks.images(IMAGES),
-        **SETTINGS | changes,
-        scratch=folder and folder / "scratch",
-    )
+    """In many small units, so that kills hit some."""
+    with mock.patch.object(drawing, "LEAST_UNITS", UNITS):
+        return sample(
+            NETWORK,
+            odd_networks.images(IMAGES),
+            **SETTINGS | changes,
+            scratch=folder and folder / "scratch",
+        )
 
 
 def forked(work) -> int:
