@@ -126,6 +126,25 @@ def drawn(draws=4, pixels=(3, 9, 11), sigma=0.25, **changes) -> np.ndarray:
     return (out.double() * steps.scale).round().long().flatten(1).numpy()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.033, 0.2, 1.0])
+def test_every_slow_word_is_found_in_its_place(share):
+    """Also where more words of a group are slow than are looked for in any case."""
+    words = np.random.default_rng(0).integers(0, 2**16, 3072).astype(np.uint16)
+    slow = np.uint16(min(2**16 - 1, round(2**16 * (1 - share))))
+    words[words == 2**16 - 1] = 0  # so that none is slow at a share of 0
+    pixels = np.full(len(words) + kernels._OFTEN, -1, dtype=np.int32)
+    found = kernels._slow_pixels(words, slow, pixels)
+    np.testing.assert_array_equal(pixels[:found], np.flatnonzero(words >= slow))
+
+
+@pytest.mark.parametrize("pixels", [(1, 1, 1), (1, 7, 9), (1, 8, 8), (1, 5, 13), (3, 32, 32)])
+def test_the_kernel_is_its_slow_twin_at_any_size(pixels):
+    (values,) = drawn(draws=1, pixels=pixels)
+    count = int(np.prod(pixels))
+    expected = naive_noise.noise(lattice(0.25), stream_of(**KEY), draw=0, pixels=count)
+    np.testing.assert_array_equal(values, expected)
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_the_kernel_is_its_slow_twin(sigma):
     found = drawn(sigma=sigma)

@@ -131,7 +131,7 @@ class _Drawer:
             index = self.index[unit.images]
             job = Job(unit, pixels[unit.images], index, np.full(len(index), -1))
             for batch in batches(job, settings, size=network.batch, device=self.device):
-                one, other = (way(batch.draws)[0][: batch.used].argmax(dim=1) for way in ways)
+                one, other = (batch.kept(way(batch.draws))[0].argmax(dim=1) for way in ways)
                 same, total = same + int((one == other).sum()), total + batch.used
         return same / total
 
