@@ -211,3 +211,26 @@ def test_networks_of_other_layers_are_quantised_too(network):
     with torch.inference_mode():
         given, found = network.eval()(x), quantise(network, images, sigma=0.25)(x)
     assert (given - found).square().mean() < 0.01 * (given - given.mean()).square().mean()
+
+
+class Huge(nn.Module):
+    """Its inner values are finite in float32; their squares are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x)) * 1e25
+        return self.head((torch.relu(self.second(x)) * 1e-25).mean(dim=(2, 3)))
+
+
+@pytest.mark.slow
+def test_layers_whose_moments_overflow_keep_the_nearest_numbers():
+    torch.manual_seed(0)
+    network, x = Huge().eval(), torch.rand(8, 3, 16, 16)
+    images = torch.randint(0, 256, (64, 3, 16, 16), dtype=torch.uint8)
+    with torch.inference_mode():
+        given, found = network(x), quantise(network, images, sigma=0.25)(x)
+    assert (given - found).abs().max() < 1e-3
