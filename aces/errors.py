@@ -22,6 +22,7 @@ EXTRAS = {
         "torchvision",
     ),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "openvino": ("openvino",),
     "ray": ("ray",),
     "timm": ("timm",),
     "hf": ("datasets", "transformers"),

@@ -13,9 +13,10 @@ import torch
 import odd_networks
 from aces import ACES, networks
 from aces.errors import InputError
+from aces.model.answers import generator_of
 from aces.networks.quantized import QuantizedNetwork, load_quantized
 from aces.rule.counts import Round, write_counts
-from aces.sampling import quantise
+from aces.sampling import forward, quantise
 from sampled import sample
 
 pytestmark = pytest.mark.slow
@@ -36,6 +37,15 @@ def draw(network=None, **changes):
     return sample(network, odd_networks.images(3), **SETTINGS | {"precision": "int8"} | changes)
 
 
+@pytest.fixture(params=["onnxruntime", "openvino"])
+def engine(request, monkeypatch) -> str:
+    """What runs int8 networks, each in its turn."""
+    if request.param == "openvino":
+        pytest.importorskip("openvino")
+    monkeypatch.setattr(forward, "is_installed", lambda extra: extra == request.param)
+    return request.param
+
+
 def written(folder, counts) -> bytes:
     write_counts(folder / "counts.npz", counts)
     return (folder / "counts.npz").read_bytes()
@@ -51,26 +61,57 @@ def test_it_computes_nearly_the_same():
     assert (given - found).abs().max() < 0.1 * given.abs().max()
 
 
-def test_counts_name_the_int8_network_and_are_near_those_of_float32(tmp_path):
-    counts, full = draw(), draw(FLOAT, precision="float32")
+def test_counts_name_the_int8_network_and_are_near_those_of_float32(engine):
+    counts, full = draw(copy.deepcopy(quantised())), draw(FLOAT, precision="float32")
     assert counts.settings.precision == "int8"
     assert counts.settings.model == networks.fingerprint(quantised()) != full.settings.model
-    assert counts.settings.backend.startswith("onnxruntime ")
+    assert counts.settings.backend.startswith(f"{engine} ")
+    assert generator_of(counts.settings) == generator_of(full.settings)
     np.testing.assert_allclose(counts.classes[Round.BOUND], full.classes[Round.BOUND], atol=60)
 
 
-def test_workers_and_scratch_do_not_change_a_byte(tmp_path):
-    expected = written(tmp_path, draw(workers=1))
-    assert written(tmp_path, draw(workers=2, scratch=tmp_path / "scratch")) == expected
+def test_workers_and_scratch_do_not_change_a_byte(tmp_path, engine):
+    network = copy.deepcopy(quantised())
+    expected = written(tmp_path, draw(network, workers=1))
+    assert written(tmp_path, draw(network, workers=2, scratch=tmp_path / "scratch")) == expected
     (log,) = tmp_path.glob("scratch/*/units.log")
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[::2]))
-    assert written(tmp_path, draw(workers=2, scratch=tmp_path / "scratch")) == expected
+    assert written(tmp_path, draw(network, workers=2, scratch=tmp_path / "scratch")) == expected
     assert written(tmp_path, draw(copy.deepcopy(quantised()))) == expected
 
 
-def test_another_cpu_has_its_own_folder(tmp_path, monkeypatch):
-    from aces.sampling import forward
+def test_a_network_that_openvino_cannot_run_is_run_by_onnx_runtime(capsys):
+    """It does not know determinants: here of the three channels, as logits of three classes."""
+    pytest.importorskip("openvino")
+    value = functools.partial(onnx.helper.make_tensor_value_info, elem_type=1)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Det", ["x"], ["y"])],
+        "determinants",
+        [value("x", shape=["N", 3, 2, 2])],
+        [value("y", shape=["N", 3])],
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8
+    )
+    network = QuantizedNetwork(model.SerializeToString())
+    images = odd_networks.images(2)[:, :, :2, :2]
+    counts = sample(network, images, **SETTINGS | {"precision": "int8", "num_classes": 3})
+    assert counts.settings.backend.startswith("onnxruntime ")
+    assert "OpenVINO cannot run the int8 network" in capsys.readouterr().err
 
+
+def test_a_network_that_openvino_runs_otherwise_is_run_by_onnx_runtime(capsys, monkeypatch):
+    pytest.importorskip("openvino")
+    real = forward.CompiledGraph.__call__
+    monkeypatch.setattr(
+        forward.CompiledGraph, "__call__", lambda *given: [each + 2 for each in real(*given)]
+    )
+    counts = draw(copy.deepcopy(quantised()))
+    assert counts.settings.backend.startswith("onnxruntime ")
+    assert "OpenVINO cannot run the int8 network" in capsys.readouterr().err
+
+
+def test_another_cpu_has_its_own_folder(tmp_path, monkeypatch):
     draw(scratch=tmp_path)
     monkeypatch.setattr(forward, "cpu_kind", lambda: "AVX2")
     draw(copy.deepcopy(quantised()), scratch=tmp_path)
@@ -161,9 +202,11 @@ def quantise_otherwise() -> QuantizedNetwork:
     return quantise(FLOAT, odd_networks.images(64, seed=3), sigma=0.5)
 
 
-def test_a_selection_network_stays_float32():
+def test_a_selection_network_stays_float32(engine):
     select = odd_networks.convolutional(outputs=2)
-    counts, plain = draw(select=select), draw()
+    network = copy.deepcopy(quantised())
+    counts, plain = draw(network, select=select), draw(network)
+    assert counts.settings.backend.startswith(f"{engine} ")
     assert counts.settings.score == "network"
     np.testing.assert_allclose(
         counts.classes[Round.BOUND], plain.classes[Round.BOUND], atol=60

@@ -63,9 +63,9 @@ def measure_sampler(
     }
     if first.type == "cpu" and is_installed("onnx"):  # which int8 networks need
         quantised = quantise(model, _images(CALIBRATION, seed=1), sigma=SIGMA)
-        forward = machine.forward(machine.prepared(quantised, "int8"), "int8 forward")
+        int8 = machine.prepared(quantised, "int8")
         sampler = machine.sampler(quantised, images, precision="int8")
-        ways |= _amid(forward, "int8 sampler", sampler)
+        ways |= _amid(machine.forward(int8, "int8 forward"), "int8 sampler", sampler)
     speeds = _in_turns(ways, seconds=seconds, repeats=repeats)
     found = {
         "network": network,
@@ -78,10 +78,11 @@ def measure_sampler(
         "exact_over_float_noise": speeds["sampler"] / speeds["float noise"],
     }
     if "int8 sampler" in speeds:
-        int8 = speeds["int8 sampler"]
-        found["int8_over_float32"] = int8 / speeds["sampler"]
-        found["int8_over_reference"] = int8 / speeds["reference"]
-        found["int8_over_forward"] = int8 / _best(speeds, "int8 forward")
+        speed = speeds["int8 sampler"]
+        found["int8_backend"] = int8.backend
+        found["int8_over_float32"] = speed / speeds["sampler"]
+        found["int8_over_reference"] = speed / speeds["reference"]
+        found["int8_over_forward"] = speed / _best(speeds, "int8 forward")
     return found
 
 

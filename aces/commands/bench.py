@@ -121,7 +121,7 @@ def _sampler_summary(found: dict) -> str:
     int8 = ""
     if "int8_over_float32" in found:
         int8 = (
-            f"\n  int8: {found['int8_over_float32']:.2f} times float32, "
+            f"\n  int8 by {found['int8_backend']}: {found['int8_over_float32']:.2f} times float32, "
             f"{found['int8_over_reference']:.2f} times the reference way, "
             f"{found['int8_over_forward']:.2f} of its best forward pass"
         )

@@ -155,10 +155,10 @@ def rounding_of(images: Images, settings: Settings) -> np.ndarray:
 
 
 def generator_of(settings: Settings) -> str:
-    """What made the random numbers of the draws (`aces.sampling.noise`). On a GPU the backend is
-    named after it.
+    """What made the random numbers of the draws (`aces.sampling.noise`). On a GPU torch runs the
+    network, and the backend is named after the GPU.
     """
-    on_cpu = settings.backend.startswith("onnxruntime ") or settings.backend.endswith(" cpu")
+    on_cpu = not settings.backend.startswith("torch") or settings.backend.endswith(" cpu")
     if settings.noise == "exact":
         return f"{'ChaCha8' if on_cpu else 'Philox'}, rounded Gaussian by {'runs' if on_cpu else 'table'}"
     return ("Mersenne Twister" if on_cpu else "Philox") + ", torch normal_"

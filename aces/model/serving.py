@@ -49,6 +49,7 @@ NEEDED = (
     "onnx",
     "onnxscript",
     "onnxruntime",
+    "openvino",
     "mlflow",
     "numba",
     "filelock",

@@ -16,6 +16,7 @@ from aces.networks.quantized import QuantizedNetwork
 Forward = Callable[[Tensor], list[Tensor]]
 
 _TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network
+_INT8 = 0.1  # relative to the logits, for an int8 network by two runtimes: 0.02 for the default one
 _SAME = 1e-5  # relative to the logits, for a network run twice in the same way: near rounding
 # Relative to the logits, for a draw in another place of its batch: above the rounding of each
 # precision. Kernels give the same bits in every place as a rule, but do not promise it.
@@ -148,6 +149,17 @@ def check_same(forward: Forward, module: nn.Module, example: Tensor) -> None:
         for given, found in zip(run(module, x), forward(x), strict=True):
             if not agree(given, found):
                 raise RuntimeError("its logits differ after export")
+
+
+@torch.inference_mode()
+def runs_int8(forward: Forward, module: nn.Module, example: Tensor, *, batch: int) -> bool:
+    """Whether another runtime gives the logits of an int8 network, nearly: which values are rounded
+    to 8 bits is for a runtime to choose.
+    """
+    x = example.repeat(-(-batch // len(example)), 1, 1, 1)[
+        :batch
+    ]  # the one size that is drawn with
+    return all(map(functools.partial(agree, tolerance=_INT8), run(module, x), forward(x)))
 
 
 def agree(a: Tensor, b: Tensor, tolerance: float = _TOLERANCE) -> bool:

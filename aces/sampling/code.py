@@ -16,6 +16,7 @@ from aces.sampling.tally import Score
 _MODULES = (
     "batches",
     "checks",
+    "copies",
     "count",
     "cuda",
     "export",
@@ -24,6 +25,7 @@ _MODULES = (
     "kernels",
     "lattice",
     "noise",
+    "openvino_graph",
     "quantise",
     "tally",
     "units",
