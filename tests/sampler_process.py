@@ -22,7 +22,7 @@ from unittest import mock
 
 import odd_networks
 from aces.rule.counts import write_counts
-from aces.sampling import count, drawing
+from aces.sampling import count, units
 from sampled import sample
 
 NETWORK = odd_networks.convolutional()
@@ -38,12 +38,12 @@ SETTINGS = dict(
     workers=2,
 )
 IMAGES = 12
-UNITS = IMAGES * (1 + 80 + 10) // 2  # two chunks in each
+UNITS = IMAGES * (1 + 80 + 10)  # one chunk in each
 
 
 def draw(folder: Path | None, **changes):
     """In many small units, so that kills hit some."""
-    with mock.patch.object(drawing, "LEAST_UNITS", UNITS):
+    with mock.patch.object(units, "SHARE", 10**9):
         return sample(
             NETWORK,
             odd_networks.images(IMAGES),

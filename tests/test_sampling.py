@@ -9,13 +9,13 @@ import odd_networks
 from aces.rule.counts import BINS, Round, Settings
 from aces.sampling import forward
 from aces.sampling.batches import Job, batches
-from aces.sampling.drawing import unit_rows
+from aces.sampling.drawing import unit_sizes
 from aces.sampling.forward import OnnxNetwork, TorchNetwork
 from aces.sampling.lattice import lattice
 from aces.sampling.noise import generator, stream_of
 from aces.sampling.plan import NOISES
 from aces.sampling.tally import entropy
-from aces.sampling.units import Piece, Unit
+from aces.sampling.units import SHARE, Piece, Sizes, Unit, cut
 from naive_noise import noise
 from sampled import sample, written
 
@@ -334,13 +334,23 @@ def test_small_chunks_of_several_images_share_a_batch():
 
 
 @pytest.mark.parametrize(
-    "values, total, expected",
+    "values, most",
     [
-        (3 * 32 * 32, 10**7, 2000),  # a long run: much of a unit's time shall be draws
-        (3 * 224 * 224, 10**7, 50),  # of large images a kill would lose minutes
-        (3 * 32 * 32, 6400, 100),  # one image on the command line: enough units for every worker
-        (3 * 32 * 32, 1, 50),  # a batch at least
+        (3 * 32 * 32, 2000),  # much of a unit's time shall be draws
+        (3 * 224 * 224, 50),  # of large images a kill would lose minutes
     ],
 )
-def test_the_draws_of_a_unit_on_a_cpu(values, total, expected):
-    assert unit_rows(50, torch.device("cpu"), values=values, total=total) == expected
+def test_the_draws_of_a_unit_on_a_cpu(values, most):
+    assert unit_sizes(50, torch.device("cpu"), values=values) == Sizes(most, 50)
+
+
+@pytest.mark.parametrize("images", [range(7), np.arange(90)])
+def test_units_get_smaller_toward_the_end(images):
+    """Every draw is in one unit, and in order; what the last units leave to one worker is little."""
+    units = list(cut(Round.BOUND, images, start=200, stop=4030, chunk=100, sizes=Sizes(2000, 50)))
+    pieces = [tuple(piece) for unit in units for piece in unit.pieces]
+    assert pieces == [(i, c, 30 if c == 40 else 100) for i in images for c in range(2, 41)]
+    draws = [unit.draws for unit in units]
+    assert max(draws) == min(2000, sum(draws) // SHARE // 100 * 100) and max(draws[-10:]) == 100
+    (whole,) = cut(Round.GUESS, [3], stop=1, chunk=100, sizes=Sizes(2000, 50))
+    assert whole.draws == 1 and not list(cut(Round.GUESS, [], stop=9, chunk=9, sizes=Sizes(9, 9)))

@@ -46,7 +46,7 @@ def test_probabilities_are_those_of_mpmath(sigma):
         assert tails < mpmath.mpf(2) ** -61
 
 
-def law_of(tables: Tables) -> dict[int, Fraction]:
+def law_of(tables: Tables, *, packed: bool = False) -> dict[int, Fraction]:
     """The law that the tables draw from, as exact fractions."""
     drawn: dict[int, Fraction] = {}
     slow = Fraction(1)
@@ -56,9 +56,11 @@ def law_of(tables: Tables) -> dict[int, Fraction]:
         drawn = {int(k): Fraction(int(n), WORDS) for k, n in zip(values, counts, strict=True)}
         slow = 1 - sum(drawn.values())
     capacity, column_share = 1 << tables.shift, Fraction(1, len(tables.threshold))
-    for column, (threshold, other) in enumerate(
-        zip(tables.threshold.tolist(), tables.other.tolist(), strict=True)
-    ):
+    columns = zip(tables.threshold.tolist(), tables.other.tolist(), strict=True)
+    if packed:
+        bits, numbers = 64 - tables.shift, tables.packed.tolist()
+        columns = ((it >> bits, it % (1 << bits) - tables.reach) for it in numbers)
+    for column, (threshold, other) in enumerate(columns):
         own = Fraction(threshold, capacity) * column_share * slow
         for k, mass in ((column - tables.reach, own), (other, column_share * slow - own)):
             if mass:
@@ -73,6 +75,7 @@ def test_the_distance_of_the_tables_from_the_law_is_the_derived_one(sigma, kind)
     steps = lattice(sigma)
     tables = getattr(steps, kind)
     drawn = law_of(tables)
+    assert drawn == law_of(tables, packed=True)
     assert sum(drawn.values()) == 1 and max(map(abs, drawn)) <= steps.reach
     with mpmath.workdps(60):
         apart = mpmath.mpf(0)

@@ -25,7 +25,7 @@ from aces.sampling.drawing import Drawing
 from aces.sampling.forward import Network, opened, prepare
 from aces.sampling.images import Images
 from aces.sampling.local import LocalEngine
-from aces.sampling.units import cut
+from aces.sampling.units import Sizes, cut
 
 DRAWS = 100  # of each image, at most, whose classes are compared one by one
 THETAS = np.arange(101) / 100
@@ -114,8 +114,8 @@ class _Drawer:
             LocalEngine(counter, [self.device]) as engine,
             progress("bench", len(images) * sum(rounds.values()), "draws") as bar,
         ):
-            rows = network.batch
-            drawing = Drawing(counter, images.pixels, self.index, engine, None, bar, rows=rows)
+            sizes = Sizes(network.batch, network.batch)
+            drawing = Drawing(counter, images.pixels, self.index, engine, None, bar, sizes=sizes)
             for round_, draws in rounds.items():
                 drawing.draw(round_, range(len(images)), stop=draws)
         return drawing.counts(self.evaluation.label)
@@ -126,8 +126,9 @@ class _Drawer:
         network = self.prepared(self.network, replace(settings, precision="float32"))
         ways = [opened(each, self.device) for each in (network, run)]
         pixels, same, total = self.images.pixels, 0, 0
-        draws = {"stop": min(DRAWS, settings.n0), "chunk": settings.chunk, "rows": network.batch}
-        for unit in cut(Round.GUESS, range(len(pixels)), **draws):
+        stop, sizes = min(DRAWS, settings.n0), Sizes(network.batch, network.batch)
+        everyone = range(len(pixels))
+        for unit in cut(Round.GUESS, everyone, stop=stop, chunk=settings.chunk, sizes=sizes):
             index = self.index[unit.images]
             job = Job(unit, pixels[unit.images], index, np.full(len(index), -1))
             for batch in batches(job, settings, size=network.batch, device=self.device):

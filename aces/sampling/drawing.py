@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +28,7 @@ from aces.sampling.plan import DrawPlan
 from aces.sampling.ray_engine import RayEngine
 from aces.sampling.shards import Shards, open_shards
 from aces.sampling.tally import Score, check_score, split, width
-from aces.sampling.units import Unit, cut
+from aces.sampling.units import Sizes, Unit, cut
 
 ENGINES: dict[str, type[LocalEngine] | type[RayEngine]] = {"local": LocalEngine, "ray": RayEngine}
 # Each unit costs time of its own, so it has many draws: on a GPU as many batches, whose counts are
@@ -36,7 +36,6 @@ ENGINES: dict[str, type[LocalEngine] | type[RayEngine]] = {"local": LocalEngine,
 # seconds of work, which a kill may lose.
 UNIT_BATCHES = 128
 UNIT_VALUES = 2000 * 3 * 32 * 32
-LEAST_UNITS = 64  # of all draws together, where that is possible: every worker shall have some
 
 
 @contextmanager
@@ -77,22 +76,23 @@ def open_drawing(
         tv=_distance(plan, math.prod(images.shape), devices[0]),
     )
     counter = Counter(prepared, settings, int(num_classes), score)
-    total = len(images) * plan.draws
-    rows = unit_rows(prepared.batch, devices[0], values=math.prod(images.shape), total=total)
+    sizes = unit_sizes(prepared.batch, devices[0], values=math.prod(images.shape))
     start = ENGINES[runtime.engine]
     kept: AbstractContextManager[Shards | None] = nullcontext()
     if runtime.scratch:
         identity = identity_of(network, select)
-        about = _about(counter, images.pixels, index, rows=rows, identity=identity)
+        about = _about(counter, images.pixels, index, identity=identity)
         folder = Path(runtime.scratch) / scratch_key(about)
         kept = open_shards(folder, about=about, probe=prepared.probe)
     with (
         kept as shards,
         start(counter, devices, workers=runtime.workers) as engine,
-        console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
+        console.progress("sampling", len(images) * plan.draws, "draws")
+        if runtime.progress
+        else nullcontext() as bar,
     ):
         yield Drawing(
-            counter, images.pixels, index, engine, shards, bar, rows=rows, stop=runtime.stop
+            counter, images.pixels, index, engine, shards, bar, sizes=sizes, stop=runtime.stop
         )
 
 
@@ -110,11 +110,11 @@ class Drawing:
         shards: Shards | None,
         bar,
         *,
-        rows: int,
+        sizes: Sizes,
         stop: Callable[[], bool] | None = None,
     ):
         self.settings, self.images, self.index = counter.settings, images, index
-        self.num_classes, self.rows = counter.num_classes, rows
+        self.num_classes, self.sizes = counter.num_classes, sizes
         self.engine, self.shards, self.bar, self.stop = engine, shards, bar, stop
         count = len(images)
         self._table = np.zeros((len(Round), count, width(self.num_classes)), dtype=np.int64)
@@ -124,13 +124,13 @@ class Drawing:
         self.invalid = columns.invalid
         self.guess = np.full(count, -1, dtype=np.int64)
 
-    def draw(self, round: Round, images: Iterable[int], *, start: int = 0, stop: int) -> None:
+    def draw(self, round: Round, images: Collection[int], *, start: int = 0, stop: int) -> None:
         """Make the draws `start .. stop` of the images, or take them from the shards.
 
         Round GUESS comes first and fixes the guesses, on which the joint counts depend.
         """
         units = cut(
-            round, images, start=start, stop=stop, chunk=self.settings.chunk, rows=self.rows
+            round, images, start=start, stop=stop, chunk=self.settings.chunk, sizes=self.sizes
         )
         for job, table in self.engine.run(self._job(unit) for unit in self._unfinished(units)):
             if self.shards is not None:
@@ -219,15 +219,14 @@ def _is_sound(table: np.ndarray, unit: Unit, guess: np.ndarray) -> bool:
     )
 
 
-def unit_rows(batch: int, device: torch.device, *, values: int, total: int) -> int:
-    """The draws of a unit, in which small chunks are put together. They do not depend on the number
-    of workers.
+def unit_sizes(batch: int, device: torch.device, *, values: int) -> Sizes:
+    """The draws of a unit. They do not depend on the number of workers.
 
-    values: of one image; total: the draws of all images.
+    values: of one image.
     """
     if device.type == "cuda":
-        return batch * UNIT_BATCHES
-    return max(batch, min(UNIT_VALUES // values, total // LEAST_UNITS))
+        return Sizes(batch * UNIT_BATCHES, batch * UNIT_BATCHES)
+    return Sizes(max(batch, UNIT_VALUES // values), batch)
 
 
 def scratch_key(about: dict) -> str:
@@ -235,11 +234,9 @@ def scratch_key(about: dict) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _about(
-    counter: Counter, images: Tensor, index: np.ndarray, *, rows: int, identity: str
-) -> dict:
-    """What the counts depend on: the settings, the images, how they are laid out in batches, the
-    network with its code, and the code between the noise and the counts.
+def _about(counter: Counter, images: Tensor, index: np.ndarray, *, identity: str) -> dict:
+    """What the counts depend on: the settings, the images, the network with its code, and the code
+    between the noise and the counts.
     """
     pixels = hashlib.sha256(f"{images.dtype}{tuple(images.shape)}".encode())
     pixels.update(images.contiguous().numpy().tobytes())
@@ -249,7 +246,6 @@ def _about(
         "pixels": pixels.hexdigest(),
         "num_classes": counter.num_classes,
         "batch": counter.network.batch,
-        "rows": rows,
         "network": identity,
         "code": code_digest(counter.score),
     }

@@ -103,7 +103,7 @@ def slow_blocks(pixels):
 
 
 @_compiled
-def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, shift, scale):
+def add_noise(out, base, key, first_draw, slots, slow, packed, reach, shift, scale):
     """Noisy copies of one image: out[d] = (base + k) / scale, for the draws `first_draw` + d of the
     stream that `key` names.
 
@@ -127,9 +127,7 @@ def add_noise(out, base, key, first_draw, slots, slow, threshold, other, reach, 
         _look_up(quads, slots, run)
         _add(out[d], base, run, words, scale)
         found = _slow_pixels(words, slow, pixels)
-        _add_slow(
-            out[d], base, pixels[:found], key, draw, more, threshold, other, reach, shift, scale
-        )
+        _add_slow(out[d], base, pixels[:found], key, draw, more, packed, reach, shift, scale)
 
 
 @_compiled
@@ -198,19 +196,21 @@ def _slow_pixels(words, slow, pixels):
 
 
 @_compiled
-def _add_slow(out, base, pixels, key, draw, more, threshold, other, reach, shift, scale):
+def _add_slow(out, base, pixels, key, draw, more, packed, reach, shift, scale):
     """The pixels whose values come from the alias table, in blocks of random words."""
     words = more.reshape(-1).view(np.uint64)
-    mask, block = (_u64(1) << shift) - _u64(1), 0
+    bits, block = _u64(64) - shift, 0
+    value = (_u64(1) << bits) - _u64(1)
     for start in range(0, len(pixels), len(words)):
         chacha8(key, _u32(block), draw, _u32(1), more)
         block += more.shape[1]
         for j in range(start, min(len(pixels), start + len(words))):
             word, i = words[j - start], _place(pixels[j])
-            column = _place(word >> shift)
-            # Both values are read, so that no branch depends on the word.
-            own, donor = np.int32(column) - np.int32(reach), np.int32(other[column])
-            k = own if (word & mask) < threshold[column] else donor
+            own = word >> shift
+            column = packed[_place(own)]
+            # Both values are at hand, so that no branch depends on the word.
+            chosen = own if (word << bits) >> bits < column >> bits else column & value
+            k = np.int32(chosen) - np.int32(reach)
             if i < _place(len(base)):
                 out[i] = np.float32(np.int32(base[i] + k)) / scale
 

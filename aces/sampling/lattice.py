@@ -134,6 +134,16 @@ class Tables:
         """How many bits of a 64-bit word remain beside the number of the column."""
         return 64 - (len(self.threshold).bit_length() - 1)
 
+    @functools.cached_property
+    def packed(self) -> np.ndarray:
+        """(A,) uint64: `threshold` in the upper bits, `other` + reach in the lower ones, so that a
+        draw reads one number. A column that is all its own has threshold 0 and itself as the other.
+        """
+        bits, whole = np.uint64(64 - self.shift), np.uint64(1 << self.shift)
+        own = self.threshold == whole
+        value = np.where(own, np.arange(len(own)), self.other.astype(np.int64) + self.reach)
+        return np.where(own, np.uint64(0), self.threshold) << bits | value.astype(np.uint64)
+
 
 def probabilities(spread: Fraction) -> list[int]:
     """Pr[k] for k = 0 .. K as multiples of 2^-192, each within 2^-150.

@@ -90,8 +90,7 @@ def exact_noise(lattice: Lattice) -> Callable[[np.ndarray, np.ndarray, np.ndarra
     constants = (
         tables.slots,
         np.uint16(tables.slow),
-        tables.threshold,
-        tables.other,
+        tables.packed,
         tables.reach,
         np.uint64(tables.shift),
         np.float32(lattice.scale),

@@ -2,13 +2,15 @@
 lose of it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
 from aces.rule.counts import Round
+
+SHARE = 16  # of the draws that are left, a unit has at most one in so many
 
 
 class Piece(NamedTuple):
@@ -41,11 +43,21 @@ class Unit:
         return f"{int(self.round)}:" + ",".join(".".join(map(str, piece)) for piece in self.pieces)
 
 
+class Sizes(NamedTuple):
+    """The draws of a unit, if the chunks are small."""
+
+    most: int
+    least: int
+
+
 def cut(
-    round: Round, images: Iterable[int], *, start: int = 0, stop: int, chunk: int, rows: int
+    round: Round, images: Collection[int], *, start: int = 0, stop: int, chunk: int, sizes: Sizes
 ) -> Iterator[Unit]:
     """The draws `start .. stop` of the images, in units of one chunk, or of as many small ones as
-    fill `rows` draws.
+    fill the size of a unit.
+
+    That is at most a sixteenth of the draws that are left: large at first, since each unit costs
+    time of its own, and small at the end, so that no worker waits long for the last one.
     """
     start, stop = int(start), int(stop)
     assert start % chunk == 0, "chunks are whole, except the last of a round"
@@ -54,8 +66,14 @@ def cut(
         for image in images
         for first in range(start, stop, chunk)
     )
-    while unit := tuple(islice(pieces, max(1, rows // max(1, min(chunk, stop - start))))):
-        yield Unit(round, unit)
+    left, piece = len(images) * (stop - start), max(1, min(chunk, stop - start))
+    while True:
+        size = max(sizes.least, min(sizes.most, left // SHARE))
+        unit = Unit(round, tuple(islice(pieces, max(1, size // piece))))
+        if not unit.pieces:
+            return
+        yield unit
+        left -= unit.draws
 
 
 def draws_of(key: str) -> int:
