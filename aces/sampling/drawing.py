@@ -192,7 +192,9 @@ class Drawing:
         return None if table is None or not _is_sound(table, unit, guess) else table
 
     def _job(self, unit: Unit) -> Job:
-        return Job(unit, self.images[unit.images], self.index[unit.images], self.guess[unit.images])
+        rows = unit.images
+        images = torch.from_numpy(self.images.numpy()[rows])  # numpy looks up faster than torch
+        return Job(unit, images, self.index[rows], self.guess[rows])
 
     def _add(self, unit: Unit, table: np.ndarray) -> None:
         classes, invalid = table[:, : self.num_classes], table[:, -1]
