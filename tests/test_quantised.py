@@ -104,7 +104,7 @@ def test_a_network_that_openvino_runs_otherwise_is_run_by_onnx_runtime(capsys, m
     pytest.importorskip("openvino")
     real = forward.CompiledGraph.__call__
     monkeypatch.setattr(
-        forward.CompiledGraph, "__call__", lambda *given: [each + 2 for each in real(*given)]
+        forward.CompiledGraph, "__call__", lambda *given: [-each for each in real(*given)]
     )
     counts = draw(copy.deepcopy(quantised()))
     assert counts.settings.backend.startswith("onnxruntime ")

@@ -16,7 +16,7 @@ from aces.networks.quantized import QuantizedNetwork
 Forward = Callable[[Tensor], list[Tensor]]
 
 _TOLERANCE = 1e-2  # relative to the logits: far above rounding (3e-4), far below another network
-_INT8 = 0.1  # relative to the logits, for an int8 network by two runtimes: 0.02 for the default one
+_INT8 = 0.25  # relative to the logits, for an int8 network by two runtimes: 0.05 for a ResNet-56
 _SAME = 1e-5  # relative to the logits, for a network run twice in the same way: near rounding
 # Relative to the logits, for a draw in another place of its batch: above the rounding of each
 # precision. Kernels give the same bits in every place as a rule, but do not promise it.

@@ -271,11 +271,11 @@ def _int8(
     """By OpenVINO, where it is installed and nearly computes what ONNX Runtime does; else by that."""
     cpu, graphs = torch.device("cpu"), _int8_graphs(module, example)
     if is_installed("openvino"):
-        network = OpenVinoNetwork(graphs, OpenVinoNetwork.backend_on(cpu), batch, probe)
         try:
+            network = OpenVinoNetwork(graphs, OpenVinoNetwork.backend_on(cpu), batch, probe)
             if runs_int8(opened(network, cpu), module, example, batch=batch):
                 return network
-        except RuntimeError:  # such as an operation that it does not know
+        except Exception:  # an operation that it does not know, a broken installation
             pass
         warn("OpenVINO cannot run the int8 network: ONNX Runtime does, more slowly")
     return OnnxNetwork(graphs, OnnxNetwork.backend_on(cpu), batch, probe)

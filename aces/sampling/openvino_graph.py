@@ -24,14 +24,18 @@ class CompiledGraph:
 
     def __init__(self, graph: bytes):
         self._model = _core().read_model(io.BytesIO(graph))
+        self._outputs = len(self._model.outputs)
         self._requests: dict[tuple[int, ...], Any] = {}
 
     def __call__(self, images: np.ndarray) -> list[np.ndarray]:
+        from openvino import Tensor
+
         if images.shape not in self._requests:
             self._requests[images.shape] = self._compiled(images.shape)
         request = self._requests[images.shape]
-        request.infer({0: images}, share_inputs=True)
-        return [output.data.copy() for output in request.output_tensors]
+        request.set_input_tensor(Tensor(np.ascontiguousarray(images), shared_memory=True))
+        request.infer()
+        return [request.get_output_tensor(place).data.copy() for place in range(self._outputs)]
 
     def _compiled(self, shape: tuple[int, ...]) -> Any:
         model = self._model.clone()
@@ -41,6 +45,6 @@ class CompiledGraph:
 
 @functools.cache
 def _core() -> Any:
-    import openvino
+    from openvino import Core
 
-    return openvino.Core()
+    return Core()
