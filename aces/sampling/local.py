@@ -1,7 +1,8 @@
 """This machine's engine: one thread per worker, each with one core of the CPU or one GPU.
 
 Threads suffice: noise, forward pass and counting run outside Python's lock. ONNX Runtime serves all
-of them with one network; of a torch module each has its own copy (`forward`).
+of them with one network; of a torch module, and of a graph in OpenVINO, each has its own copy
+(`forward`).
 """
 
 import queue
