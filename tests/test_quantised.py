@@ -97,7 +97,9 @@ def test_a_network_that_openvino_cannot_run_is_run_by_onnx_runtime(capsys):
     images = odd_networks.images(2)[:, :, :2, :2]
     counts = sample(network, images, **SETTINGS | {"precision": "int8", "num_classes": 3})
     assert counts.settings.backend.startswith("onnxruntime ")
-    assert "OpenVINO cannot run the int8 network" in capsys.readouterr().err
+    assert "No conversion rule found for operations: Det" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_network_that_openvino_runs_otherwise_is_run_by_onnx_runtime(capsys, monkeypatch):
@@ -108,7 +110,7 @@ def test_a_network_that_openvino_runs_otherwise_is_run_by_onnx_runtime(capsys, m
     )
     counts = draw(copy.deepcopy(quantised()))
     assert counts.settings.backend.startswith("onnxruntime ")
-    assert "OpenVINO cannot run the int8 network" in capsys.readouterr().err
+    assert "than OpenVINO would (its logits differ)" in " ".join(capsys.readouterr().err.split())
 
 
 def test_another_cpu_has_its_own_folder(tmp_path, monkeypatch):

@@ -76,6 +76,7 @@ def open_drawing(
         tv=_distance(plan, math.prod(images.shape), devices[0]),
     )
     counter = Counter(prepared, settings, int(num_classes), score)
+    total = len(images) * plan.draws
     sizes = unit_sizes(prepared.batch, devices[0], values=math.prod(images.shape))
     start = ENGINES[runtime.engine]
     kept: AbstractContextManager[Shards | None] = nullcontext()
@@ -87,9 +88,7 @@ def open_drawing(
     with (
         kept as shards,
         start(counter, devices, workers=runtime.workers) as engine,
-        console.progress("sampling", len(images) * plan.draws, "draws")
-        if runtime.progress
-        else nullcontext() as bar,
+        console.progress("sampling", total, "draws") if runtime.progress else nullcontext() as bar,
     ):
         yield Drawing(
             counter, images.pixels, index, engine, shards, bar, sizes=sizes, stop=runtime.stop

@@ -271,13 +271,15 @@ def _int8(
     """By OpenVINO, where it is installed and nearly computes what ONNX Runtime does; else by that."""
     cpu, graphs = torch.device("cpu"), _int8_graphs(module, example)
     if is_installed("openvino"):
+        why = "its logits differ"
         try:
             network = OpenVinoNetwork(graphs, OpenVinoNetwork.backend_on(cpu), batch, probe)
             if runs_int8(opened(network, cpu), module, example, batch=batch):
                 return network
-        except Exception:  # an operation that it does not know, a broken installation
-            pass
-        warn("OpenVINO cannot run the int8 network: ONNX Runtime does, more slowly")
+        except Exception as error:  # an operation that it does not know, a broken installation
+            # The first of its lines says where in its code that is.
+            why = one_line(" ".join(str(error).split()) or type(error).__name__)
+        warn(f"ONNX Runtime runs the int8 network, more slowly than OpenVINO would ({why})")
     return OnnxNetwork(graphs, OnnxNetwork.backend_on(cpu), batch, probe)
 
 
